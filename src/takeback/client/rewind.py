@@ -27,7 +27,7 @@ from ..files.disk import preview
 from ..files.disk.identity import identity
 from ..files.disk.preview import FilePlan
 from ..files.roots import Root
-from ..files.workspaces import Commit, Trees, CapturedDirectory
+from ..files.workspaces import CapturedDirectory, Commit, Trees
 from ..model import files, html, tree, words
 from ..model.operation import Operation
 from ..model.session import Stats
@@ -166,12 +166,9 @@ class Rewind:
 
     def _planned(self, moment: Moment, trees: Trees, now: bytes, then: Then) -> FilePlan:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        asked, choice = (
-            attribution.Question(then.workspace, then.scan, now, then.claim, then.own, then.fork),
-            self._choice,
-        )
+        wanted, choice = trees.root(then.root).tree, self._choice
+        asked = attribution.Question(then.workspace, then.scan, now, wanted, then.claim, then.own, then.fork)
         self._blame = moment.read(attribution.blame, trees.load, asked)
-        wanted = trees.root(then.root).tree
         self._require_known(trees, now, wanted)
         yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
         return preview.plan(trees.load, now, wanted, yours=yours, wants=choice.wants, overwrite=choice.overwrites)
@@ -207,6 +204,8 @@ class Rewind:
 
     def _file_change(self, step: Any, names: AuthorNames) -> FileChange:
         author, turn = self._blame.by.get(step.path, (_UNKNOWN, 0))
+        if step.path in self._blame.kept:  # to be restored all the same
+            author, turn = self._blame.kept[step.path].author, 0
         call_ids = tuple(call for _, ids in author.who for call in ids)
         return files.FileChange(os.fsdecode(step.path), preview.action(step), names.said(author, turn), call_ids)
 

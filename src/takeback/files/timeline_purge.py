@@ -9,12 +9,14 @@ which paths the purged session changed. If nobody else saw the files that are th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from .. import codec
+from ..errors import Corrupt
 from ..model import tree
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from ..tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, WorkspaceRow
+from ..tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, TouchedRow, WorkspaceRow
 from ..tables.history import OPERATION
 from . import authors, roots, timeline
 from .authors import RESTORE, Author
@@ -25,7 +27,7 @@ AT_PATH = "WHERE scope = ? AND wid = ? AND path = ?"
 BY_ID = "WHERE scope = ? AND id = ?"
 PURGED = "purged"
 _PAGE = 500
-_UNSAID = {"session": 0, "branch": "", "seq": 0, "turn": 0, "root": None, "why": PURGED}
+_UNSAID: dict[str, Any] = {"session": 0, "branch": "", "seq": 0, "turn": 0, "root": None, "why": PURGED}
 
 
 def forget_session(tx: Tx, session: SessionRow) -> set[str]:
@@ -48,9 +50,7 @@ def _scans(tx: Tx, workspace: WorkspaceRow) -> Iterator[ScanRow]:
         n = rows[-1].n
 
 
-def _forget_in(
-    tx: Tx, workspace: WorkspaceRow, scan: ScanRow, sid: int, paths: set[bytes], found: set[str]
-) -> None:
+def _forget_in(tx: Tx, workspace: WorkspaceRow, scan: ScanRow, sid: int, paths: set[bytes], found: set[str]) -> None:
     """Erase a session from a scan, with what was found for it; ``paths`` and ``found`` gain what that was."""
     given, own = authors.of_scan(scan), scan.session == sid
     named = {at for at, each in enumerate(given) if sid in dict(each.who)}
@@ -69,7 +69,7 @@ def _forget_in(
     _drop(tx, scan, new, doomed, lacks=whole and scan.root is not None)
 
 
-def _drop(tx: Tx, old: ScanRow, new: ScanRow, doomed: list[timeline.TouchedRow], *, lacks: bool = False) -> None:
+def _drop(tx: Tx, old: ScanRow, new: ScanRow, doomed: list[TouchedRow], *, lacks: bool = False) -> None:
     """Write a scan without some of the paths that it found changed."""
     for row in doomed:
         TOUCHED.delete(tx, row.scope, row.wid, row.path, row.n)
@@ -85,9 +85,13 @@ def _nameless(author: Author, sid: int) -> Author:
 def _compared(tx: Tx, workspace: WorkspaceRow, scan: ScanRow) -> Iterator[bytes]:
     """Yield the paths of a scan that lists none, since there were very many."""
     earlier = timeline.good_before(tx, workspace, scan.n)
-    if earlier is not None and earlier.root is not None and scan.root is not None:
+    if earlier is None or earlier.root is None or scan.root is None:
+        return
+    try:
         old, new = (roots.read(tx, scan.scope, each).tree for each in (earlier.root, scan.root))
         yield from (each.path for each in tree.differences(roots.loading(tx, scan.scope), old, new))
+    except Corrupt:
+        return  # what is damaged names nothing
 
 
 def _forget_path(tx: Tx, workspace: WorkspaceRow, path: bytes) -> None:
@@ -100,8 +104,8 @@ def _forget_path(tx: Tx, workspace: WorkspaceRow, path: bytes) -> None:
         _drop(tx, scan, scan, [row])
         operation = OPERATION.one(tx, BY_ID, (workspace.scope, scan.operation))
         if operation is not None:
-            views = (_without(each, path) for each in (operation.before, operation.after))
-            OPERATION.update(tx, operation, operation._replace(**dict(zip(("before", "after"), views, strict=True))))
+            before, after = (_without(each, path) for each in (operation.before, operation.after))
+            OPERATION.update(tx, operation, operation._replace(before=before, after=after))
 
 
 def _without(view: bytes, path: bytes) -> bytes:

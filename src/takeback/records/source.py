@@ -9,24 +9,21 @@ then nothing is checked twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from hashlib import sha256
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Corrupt
-from ..files import roots, snapshots, timeline
-from ..model import tree
-from ..ops import agents, blobs, branches, sessions
+from ..files import timeline
+from ..ops import agents, branches, sessions
 from ..ops.log import key_of
 from ..ops.verify import log
 from ..ops.verify.agents import agent_faults, pin_fault
 from ..ops.verify.base import Read, Said
 from ..ops.verify.files import TreeChecks
+from ..ops.verify.history import CONTENT, ENTRY, checkpoint_fault, operation_fault
 from ..ops.verify.timelines import workspace_fault
-from ..ops.verify.history import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
 from ..storage.base import Tx, Value, scalar
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentRow, PinRow
 from ..tables.branches import BRANCH
-from ..tables.content import BLOB, BlobRow
 from ..tables.entries import EntryRow, LinkRow
 from ..tables.files import JOURNAL, SCAN, WORKSPACE, WorkspaceRow
 from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
@@ -37,13 +34,12 @@ from . import as_of, strict_checks, timelines
 from .agents import agent_of, is_staged
 from .as_of import UNDONE, tally
 from .choice import Choice
+from .content_source import ContentSource, Known
 from .stream import (
     AgentPoint,
     AgentRecord,
-    Blob,
     BranchRecord,
     CheckpointRecord,
-    Chunk,
     Counted,
     EntriesRecord,
     Key,
@@ -53,7 +49,6 @@ from .stream import (
     Record,
     SessionRecord,
     Version,
-    WorkspaceRecord,
 )
 from .strict_checks import ROWS as ROWS
 
@@ -81,28 +76,6 @@ TOTALS = (
 )
 
 
-class Known(Protocol):
-    """What a source asks whoever takes the records: what is there already is not read."""
-
-    def agent(self, agent: AgentRecord) -> int | None:
-        """Return the version that is there, 0 for none; None if the agent is to be left out."""
-
-    def has(self, scope: str, content_hash: str) -> bool:
-        """Whether a content is there."""
-
-    def has_root(self, scope: str, content_hash: str) -> bool:
-        """Whether a snapshot is there with all that it leads to."""
-
-    def session(self, session: SessionRecord, require: Callable[[], None]) -> dict[str, int] | None:
-        """Return where the branches that are there end, by their ids; None if nothing of the session is wanted.
-
-        ``require`` raises ``Corrupt`` if the session is damaged; it is called before anything is wanted or refused.
-        """
-
-    def workspace(self, workspace: WorkspaceRecord) -> int | None:
-        """Return behind which scan the others are wanted; None if nothing of the workspace is."""
-
-
 class _Subject(NamedTuple):
     """A session or an agent whose operations are to be yielded, up to the newest one of its moment."""
 
@@ -110,7 +83,7 @@ class _Subject(NamedTuple):
     newest: int
 
 
-class Source:
+class Source(ContentSource):
     """The records of a store: all of it, the scopes that are named, or what was chosen of one scope.
 
     ``live`` is for what is under way in the store, too; ``sound=False`` leaves the checks out.
@@ -125,13 +98,11 @@ class Source:
         live: bool = False,
         sound: bool = True,
     ) -> None:
-        self._read = read
-        self._scope = choice.scope if choice else scope  # None: all
+        super().__init__(read, choice.scope if choice else scope)
         self._choice = choice
         self._live = live
         self._sound = sound
         self._trees = TreeChecks()
-        self._walked = set[tuple[str, bytes]]()  # directories of snapshots
         self._sessions: dict[tuple[str, int], _Subject] = {}
         self._agents: dict[tuple[str, int], _Subject] = {}
         self._orders: dict[tuple[str, int], int] = {}  # of the sessions that were yielded and are not purged
@@ -178,15 +149,6 @@ class Source:
                 seen = hidden != PURGED
                 found.append((scope, seen, rank if seen else 0, updated if seen else 0, sid))
         return [(scope, sid) for scope, _, _, _, sid in sorted(found)]
-
-    def _pages(self, table: Table[R], limit: int = ROWS) -> Iterator[R]:
-        """Yield the rows of a table in the order of its key, a page per read."""
-        after = None
-        while True:
-            stored, after = self._read(lambda tx: table.page(tx, after, limit, scope=self._scope))  # noqa: B023
-            yield from map(table.checked, stored)
-            if after is None:
-                return
 
     def _walk(self, table: Table[R], where: str, args: tuple[Value, ...], *, key: str) -> Iterator[R]:
         """Yield the rows that a condition finds, ordered by their key, a page per read."""
@@ -243,76 +205,6 @@ class Source:
             rows = self._read(lambda tx: strict_checks.versions(tx, agent, at))  # noqa: B023
             yield from map(Version, rows)
             at = rows[-1].version
-
-    # ------------------------------------------------------------------ content
-
-    def _all_contents(self, known: Known) -> Iterator[Record]:
-        for row in self._pages(BLOB, 200):
-            if row.hash is not None and not known.has(row.scope, row.hash):  # others are being uploaded
-                try:
-                    yield from self._blob(row)
-                except Corrupt:
-                    if self._read(lambda tx: blobs.find(tx, row.scope, row.hash or "")) == row:  # noqa: B023
-                        raise  # it is still there, and damaged
-
-    def _blob(self, row: BlobRow) -> Iterator[Record]:
-        yield Blob(row)
-        digest = sha256()
-        for number in range(row.chunks):
-            found, data = self._read(lambda tx: strict_checks.chunk(tx, row, number))  # noqa: B023
-            digest.update(data)
-            yield Chunk(found)
-        if digest.hexdigest() != row.hash:
-            raise Corrupt(f"content {(row.hash or '')[:12]} does not match its hash", what=f"blob {row.hash}")
-
-    def _needed(self, page: EntriesRecord, known: Known) -> Iterator[Record]:
-        """Yield the content that entries need and that is not there; of a snapshot all that its tree leads to."""
-        gone = {row.key for row in page.lost if row.what == ATTACHMENT}
-        roots = {row.key for row in page.rows if row.kind == snapshots.KIND}
-        for link in page.links:
-            yield from self._linked(link, known, is_root=link.key in roots, strict=link.key not in gone)
-
-    def _linked(self, link: LinkRow, known: Known, *, is_root: bool, strict: bool) -> Iterator[Record]:
-        if is_root and not known.has_root(link.scope, link.hash):
-            yield from self._tree(link, known, strict=strict)
-        if not known.has(link.scope, link.hash):
-            yield from self._content(link.scope, link.hash, strict=strict)
-
-    def _content(self, scope: str, content_hash: str, *, strict: bool) -> Iterator[Record]:
-        row = self._read(lambda tx: blobs.find(tx, scope, content_hash))
-        if row is not None:
-            yield from self._blob(row)
-        elif strict:
-            raise Corrupt(f"content {content_hash[:12]} is linked but missing", what=f"blob {content_hash}")
-
-    def _tree(self, link: LinkRow, known: Known, *, strict: bool) -> Iterator[Record]:
-        """Yield what is not there of a tree, from the leaves up; each directory is walked once."""
-        try:
-            waiting = [(self._read(lambda tx: roots.read(tx, link.scope, link.hash)).tree, False)]
-        except Corrupt:
-            if strict:
-                raise
-            return
-        while waiting:
-            digest, expanded = waiting.pop()
-            if not expanded:
-                if (link.scope, digest) in self._walked:
-                    continue
-                self._walked.add((link.scope, digest))
-                waiting.append((digest, True))
-                for node in self._directory(link.scope, digest, strict=strict).values():
-                    if node.kind in (tree.DIR, tree.FILE):
-                        waiting.append((node.content, node.kind == tree.FILE))
-            elif not known.has(link.scope, digest.hex()):
-                yield from self._content(link.scope, digest.hex(), strict=strict)
-
-    def _directory(self, scope: str, digest: bytes, *, strict: bool) -> tree.Directory:
-        try:
-            return tree.decode(self._read(lambda tx: blobs.read_whole(tx, scope, digest.hex())))
-        except Corrupt:
-            if strict:
-                raise
-            return {}
 
     # ------------------------------------------------------------------ a session
 
@@ -410,6 +302,8 @@ class Source:
 
     def _timelines(self, known: Known) -> Iterator[Record]:
         """Yield the timelines of workspaces; of chosen sessions only the scans that were made for them."""
+        if self._live:
+            yield from (Live(JOURNAL, row) for row in self._pages(JOURNAL) if row.session is None)
         chosen = None if self._choice is None else self._choice.sids
         wanted = dict[int, list[int]]()
         for sid in sorted(chosen or ()):
@@ -472,7 +366,8 @@ class Source:
     def _operation(self, row: OperationRow, session: str | None, agent: str | None) -> OperationRecord:
         self._require(OPERATION, row, operation_fault)
         undoes = None if row.undoes is None else self._read(lambda tx: OPERATION.get(tx, row.scope, row.undoes))
-        return OperationRecord(row, session, agent, undoes.id if undoes else None)
+        place = None if not row.workspace else self._read(lambda tx: WORKSPACE.get(tx, row.scope, row.workspace))
+        return OperationRecord(row, session, agent, undoes.id if undoes else None, place.uid if place else None)
 
     def _all_keys(self) -> Iterator[Record]:
         """Yield the keys of the sessions that were yielded, and of the store."""

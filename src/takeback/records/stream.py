@@ -3,8 +3,8 @@
 A record is a row of a table together with the names of what the row refers to by number, since numbers are local to a
 store: ids of sessions and operations, of branches, hashes of content. The order is: agents, each with its versions;
 content, each with its chunks; sessions, each with its branches and their entries, its checkpoints and what is under way
-in it; workspaces, each with its scans; then operations, idempotency keys and the checkpoints of agents. Content that an entry needs comes before it, so
-some of it stands among the sessions.
+in it; workspaces, each with its scans; then operations, idempotency keys and the checkpoints of agents. Content that an
+entry or a scan needs comes before it, so some of it stands among the sessions.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class WorkspaceRecord(NamedTuple):
 
 
 class ScanRecord(NamedTuple):
-    """A scan of the workspace before it, with what it found changed; a session that ``names`` lacks does not go over."""
+    """A scan of the workspace before it, with what it found changed; sessions that ``names`` lacks stay behind."""
 
     row: ScanRow
     touched: tuple[TouchedRow, ...]
@@ -164,12 +164,13 @@ class ScanRecord(NamedTuple):
 
 
 class OperationRecord(NamedTuple):
-    """An operation on a session or an agent; neither, if a repair knew nothing but that there was one."""
+    """An operation on a session or an agent, or on the files of a workspace alone."""
 
     row: OperationRow
     session: str | None
     agent: str | None
     undoes: str | None
+    workspace: str | None = None
 
 
 class Pin(NamedTuple):

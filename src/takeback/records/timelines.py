@@ -145,14 +145,16 @@ def _place(row: WorkspaceRow) -> tuple[str, str, str]:
 
 def put_scan(tx: Tx, wid: int, record: ScanRecord, require: Callable[[ScanRow], None]) -> bool:
     """Write a scan unless it is there; return whether it is the same one there. ``require`` refuses its root."""
-    row, numbers = record.row, _numbers(tx, record.row.scope, record.names)
+    row, workspace = record.row, WORKSPACE.get_locked(tx, record.row.scope, wid)
+    if workspace is None or workspace.uid != record.workspace:
+        return False
+    numbers = _numbers(tx, row.scope, record.names)
     authors = [[kind, _who(who, numbers)] for kind, who in row.authors]
     made = row._replace(wid=wid, session=numbers.get(row.session, 0), authors=authors)
     there = SCAN.get(tx, row.scope, wid, row.n)
     if there is not None:
         return _same(made, there)
-    workspace = WORKSPACE.get_locked(tx, row.scope, wid)
-    if workspace is None or not 0 < row.n <= workspace.tip:
+    if not 0 < row.n <= workspace.tip:
         return False
     require(made)
     SCAN.put(tx, made)

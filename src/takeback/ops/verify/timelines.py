@@ -34,7 +34,9 @@ _Who = list[tuple[int, list[str]]]
 def rules(trees: TreeChecks) -> tuple[Check, ...]:
     """Return the rules of timelines."""
     return (
-        Rule(WORKSPACE, workspace_fault, "workspace", UNKNOWN, gaps=Fault("workspace", "the record is missing", UNKNOWN)),
+        Rule(
+            WORKSPACE, workspace_fault, "workspace", UNKNOWN, gaps=Fault("workspace", "the record is missing", UNKNOWN)
+        ),
         Rule(SCAN, lambda tx, row: scan_fault(tx, row, trees), "scan", UNKNOWN),
         Rule(TOUCHED, touched_fault, "touched", UNKNOWN),
     )
@@ -48,7 +50,8 @@ def workspace_fault(tx: Tx, row: WorkspaceRow) -> str:
         return "who is at work in it cannot be read"
     if not all(map(is_holder, row.by.values())):
         return "who is at work in it cannot be read"
-    if scalar(tx, SCANS, (row.scope, row.wid)) != row.tip - row.missing or tx.one(BEHIND, (row.scope, row.wid, row.tip)):
+    own = row.scope, row.wid
+    if scalar(tx, SCANS, own) != row.tip - row.missing or tx.one(BEHIND, (*own, row.tip)):
         return "a scan of it is missing, or there is one too many"
     return "" if row.root == timeline.standing(tx, row) else "its files are not those of its last scan"
 
@@ -77,6 +80,8 @@ def touched_fault(tx: Tx, row: TouchedRow) -> str:
     scan = SCAN.get(tx, row.scope, row.wid, row.n)
     if scan is None or not 0 <= row.author < len(scan.authors):
         return "the scan that found it, or who changed it, is missing"
+    if scan.bulk and row.path == timeline.WHOLE:
+        return ""
     if row.action not in _ACTIONS:
         return f"what happened to it is {row.action!r}"
     return f"its path holds {what}" if (what := names.path_fault(row.path)) else ""
