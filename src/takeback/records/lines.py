@@ -97,7 +97,7 @@ def _field(name: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
     shown: Any = {int: Time if name.endswith("_ms") else Count, str: Text, bytes: Any}[kinds[0]]
     if type(None) in kinds:
         return (name, shown if shown is Any else shown | None, None)
-    return (name, shown, 0) if name in _ZERO else (name, shown)
+    return (name, shown, kinds[0]()) if name in _ZERO else (name, shown)
 
 
 def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[Any, ...]) -> Any:
@@ -119,7 +119,7 @@ def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[A
 
 
 COLUMNS: dict[Any, tuple[str, ...]] = {}  # of each form, those that it has of its table
-_ZERO = {"hidden", "archived", "pinned", "states", "revision", "as_of", "bulk", "lacks"}
+_ZERO = {"hidden", "archived", "pinned", "states", "revision", "as_of", "bulk", "lacks", "operation", "why"}
 _COMPUTED = "sid parent updated rank branches branch hash fork seq uid attached calls messages tasks completed builds"
 _Totals = msgspec.defstruct(
     "Totals",

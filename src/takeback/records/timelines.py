@@ -54,8 +54,9 @@ def scan_of(tx: Tx, workspace: WorkspaceRow, row: ScanRow, chosen: Container[int
 
 
 def _names(tx: Tx, scope: str, numbers: Iterable[int], chosen: Container[int] | None) -> dict[int, str]:
-    found = ((sid, sessions.by_number(tx, scope, sid)) for sid in sorted(numbers) if sid)
-    return {sid: row.id for sid, row in found if chosen is None or sid in chosen}
+    wanted = (sid for sid in sorted(numbers) if sid and (chosen is None or sid in chosen))
+    found = {sid: sessions.find_number(tx, scope, sid) for sid in wanted}
+    return {sid: row.id for sid, row in found.items() if row is not None}
 
 
 def _numbers(tx: Tx, scope: str, names: dict[int, str]) -> dict[int, int]:

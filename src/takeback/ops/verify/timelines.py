@@ -16,7 +16,7 @@ from ...model import names
 from ...storage.base import Tx, scalar
 from ...tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, TouchedRow, WorkspaceRow
 from .. import blobs
-from .base import Check, Fault, Rule, has
+from .base import Check, Fault, Rule, Said, has
 from .files import TreeChecks
 from .live import is_holder
 
@@ -44,30 +44,51 @@ def rules(trees: TreeChecks) -> tuple[Check, ...]:
 
 def workspace_fault(tx: Tx, row: WorkspaceRow) -> str:
     """Return what is wrong with a workspace."""
-    if not is_id(row.uid) or any(len(each) > _LONGEST or not each.isprintable() for each in (row.machine, row.path)):
-        return "its id or its directory is not one"
-    if not (_is(row.owed, _Who) and _is(row.over, _Who) and _is(row.by, dict[int, bytes])):
-        return "who is at work in it cannot be read"
-    if not all(map(is_holder, row.by.values())):
-        return "who is at work in it cannot be read"
+    if fault := identity_fault(row) or work_fault(row):
+        return fault
     own = row.scope, row.wid
     if scalar(tx, SCANS, own) != row.tip - row.missing or tx.one(BEHIND, (*own, row.tip)):
         return "a scan of it is missing, or there is one too many"
     return "" if row.root == timeline.standing(tx, row) else "its files are not those of its last scan"
 
 
-def scan_fault(tx: Tx, row: ScanRow, trees: TreeChecks) -> str | Fault | None:
+def identity_fault(row: WorkspaceRow) -> str:
+    """Return what is wrong with what a workspace is found by."""
+    named = all(len(each) <= _LONGEST and each.isprintable() for each in (row.machine, row.path))
+    return "" if named and is_id(row.uid) else "its id or its directory is not one"
+
+
+def work_fault(row: WorkspaceRow) -> str:
+    """Return what is wrong with what a workspace says of those who are at work there."""
+    readable = _is(row.owed, _Who) and _is(row.over, _Who) and _is(row.by, dict[int, bytes])
+    return "" if readable and all(map(is_holder, row.by.values())) else "who is at work in it cannot be read"
+
+
+def scan_fault(tx: Tx, row: ScanRow, trees: TreeChecks) -> Said:
     """Return what is wrong with a scan; where it is known that something of it is lost, that is not said again."""
-    if not has(tx, WORKSPACE, row.scope, row.wid):
-        return "its workspace is missing"
+    if fault := workspace_missing(tx, row) or authors_fault(row):
+        return fault
+    if scalar(tx, LISTED, (row.scope, row.wid, row.n)) != row.changed:
+        return "a path that it found changed is missing, or there is one too many"
+    return root_fault(tx, row, trees)
+
+
+def workspace_missing(tx: Tx, row: ScanRow) -> str:
+    """Return that the workspace of a scan is missing, if it is."""
+    return "" if has(tx, WORKSPACE, row.scope, row.wid) else "its workspace is missing"
+
+
+def authors_fault(row: ScanRow) -> str:
+    """Return what is wrong with what a scan says of those who changed files."""
     if not _is(row.authors, _Authors) or not all(kind in _KINDS for kind, _ in row.authors):
         return "who changed what cannot be read"
     if row.root is not None and not row.authors:
         return "it does not say who changed what"
-    if not 0 <= row.as_of < row.n:
-        return "it goes back to a scan that is not before it"
-    if scalar(tx, LISTED, (row.scope, row.wid, row.n)) != row.changed:
-        return "a path that it found changed is missing, or there is one too many"
+    return "" if 0 <= row.as_of < row.n else "it goes back to a scan that is not before it"
+
+
+def root_fault(tx: Tx, row: ScanRow, trees: TreeChecks) -> str | Fault | None:
+    """Return what is wrong with the files that a scan found."""
     if row.root is None:
         return None
     if not blobs.exists(tx, row.scope, row.root):
