@@ -117,9 +117,9 @@ class Plan:
 
     def _left_alone(self) -> Iterator[str]:
         """Yield what does not change, as the library says it, with the flags of this command."""
-        flags = ("--overwrite {}", "--with {}") if self._word == "Rewind" else ("", "")
+        flags = ("--overwrite {quoted}", "--with {session}") if self._word == "Rewind" else ("", "")
         mark = self._frame.out.paint("!", "yellow")
-        for each in self._rewind.left_alone(*flags):
+        for each in self._rewind.left_alone(*flags, "; --json shows all"):
             kind, path = each[:16], each[16:]
             if kind.strip() == "not captured":
                 missed, _, rest = path.partition(";")
@@ -150,6 +150,7 @@ class Plan:
             "other_sessions": rewind.other_sessions,
             "unclear": rewind.unclear,
             "stays": rewind.stays,
+            "moved": rewind.moved,
             "workspace": rewind.workspace,
             "digest": rewind.digest,
             "not_captured": [*rewind.not_captured],

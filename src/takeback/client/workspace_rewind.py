@@ -40,11 +40,11 @@ class WorkspaceRewind(Rewind):
         store = workspace._store
         super().__init__(store, store._place(workspace.path, scan.Limits(), ()), choice, shown=shown)
 
-    def _scan(self, *, everything: bool = False) -> Root | None:
+    def _scan(self) -> Root | None:
         assert self._place is not None
         changes.recover(self._store._runner, self._place, None)
         recorder = snapshots.FilesRecorder(self._store.scope, self._store._clock.now_ms())
-        return self._place.record(None, recorder, everything=everything)[1]
+        return self._place.record(None, recorder)[1]
 
     def _unfinished(self, moment: Moment) -> JournalRow | None:
         assert self._place is not None
@@ -54,7 +54,7 @@ class WorkspaceRewind(Rewind):
         self._facts = facts = moment.read(workspace_moves.look, self._store.scope, self._at, self._goal)
         if facts.since is None:
             return Then(facts.root, facts.workspace, facts.n, None, None)
-        return Then(facts.root, facts.workspace, facts.since, None, frozenset())
+        return Then(facts.root, facts.workspace, facts.since, None, frozenset(), aside=facts.aside)
 
     def _describe(self, moment: Moment) -> None:
         self.target_at = to_datetime(self._facts.at_ms)

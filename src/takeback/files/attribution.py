@@ -74,9 +74,8 @@ def blame(tx: Tx, load: Load, asked: Question) -> Blame:
     """Judge every path changed behind a scan."""
     by, kept, skip = dict[bytes, tuple[Author, int]](), dict[bytes, Verdict](), dict[bytes, int]()
     families, own = _Families(tx, asked.workspace.scope), asked.own
-    scans = timeline.since(tx, asked.workspace, asked.since)
     before_fork, then = _Path(tx, asked.fork), _Earlier(tx, load, asked.workspace)
-    for path, author, n, turn, place, as_of, after in _changes(tx, load, asked, scans):
+    for path, author, n, turn, place, as_of, after in _changes(tx, load, asked):
         if path in kept or n > skip.get(path, _NOW):
             continue
         if author.kind == RESTORE and as_of >= asked.since and then.had(path, as_of, after):
@@ -87,21 +86,10 @@ def blame(tx: Tx, load: Load, asked: Question) -> Blame:
         elif author.kind != START:
             kind = author.kind if author.kind in (OUTSIDE, UNCLEAR) else OTHERS if author.who else OUTSIDE
             kept[path] = Verdict(kind, author, after if path in by else None)
-    if own is not None and _is_unknown(tx, asked, scans):
-        for each in timeline.real(tree.differences(load, asked.now, asked.wanted)):
-            if each.path not in by:
-                kept.setdefault(each.path, Verdict(UNCLEAR, Author(UNCLEAR), None))
     return Blame(by, kept)
 
 
-def _is_unknown(tx: Tx, asked: Question, scans: list[ScanRow]) -> bool:
-    """Whether scans behind the one asked for found more than is known: they were purged, or are not in this store."""
-    if len(scans) < asked.workspace.tip - asked.since:
-        return True
-    return any(scan.lacks or timeline.is_vague(tx, asked.workspace, scan) for scan in scans)
-
-
-def _changes(tx: Tx, load: Load, asked: Question, scans: list[ScanRow]) -> Iterator[_Change]:
+def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
     """Yield what happened to the workspace, newest first."""
     workspace = asked.workspace
     if workspace.root:
@@ -109,15 +97,45 @@ def _changes(tx: Tx, load: Load, asked: Question, scans: list[ScanRow]) -> Itera
         last = roots.read(tx, workspace.scope, workspace.root).tree
         for each in timeline.real(tree.differences(load, last, asked.now)):
             yield _Change(each.path, judged.of(each, None), _NOW, turn, ("", 0), 0, None)
-    rows = TOUCHED.all(tx, TOUCHED_SINCE, (workspace.scope, workspace.wid, asked.since))
     touched = dict[int, list[TouchedRow]]()
-    for row in rows:
+    for row in TOUCHED.all(tx, TOUCHED_SINCE, (workspace.scope, workspace.wid, asked.since)):
         touched.setdefault(row.n, []).append(row)
-    for scan in scans:
+    newer = _Newer(load, workspace.tip + 1, asked.now, None)
+    for scan in timeline.since(tx, workspace, asked.since):
         given, after = authors.of_scan(scan), None if scan.root is None else roots.read(tx, scan.scope, scan.root).tree
+        if after is not None:
+            yield from newer.unknown(scan.n, after)
+            newer = _Newer(load, scan.n, after, after)
+        newer.pass_over(scan)
         for path, number, _ in timeline.changes_of(tx, load, workspace, scan, touched.get(scan.n, ())):
-            place = scan.branch, scan.seq
-            yield _Change(path, given[number], scan.n, scan.turn, place, scan.as_of, after)
+            newer.listed.add(path)
+            yield _Change(path, given[number], scan.n, scan.turn, (scan.branch, scan.seq), scan.as_of, after)
+    yield from newer.unknown(asked.since, asked.wanted)
+
+
+class _Newer:
+    """The newer one of two good scans, to find what scans between them saw that is not known here.
+
+    They were purged, or are in another store. Whatever differs and nobody lists was changed by somebody unknown.
+    """
+
+    def __init__(self, load: Load, n: int, held: bytes, after: bytes | None) -> None:
+        self._load, self._n, self._held, self._after = load, n, held, after
+        self._known, self._lacks = n, False
+        self.listed = set[bytes]()
+
+    def pass_over(self, scan: ScanRow) -> None:
+        """Take note of this scan, or of one before it that found no files."""
+        self._lacks |= bool(scan.lacks) or scan.n < self._known - 1
+        self._known = scan.n
+
+    def unknown(self, n: int, held: bytes) -> Iterator[_Change]:
+        """Yield the paths that changed since an older scan with these files by nobody knows whose doing."""
+        if n == self._known - 1 and not self._lacks:
+            return
+        for each in timeline.real(tree.differences(self._load, held, self._held)):
+            if each.path not in self.listed:
+                yield _Change(each.path, Author(UNCLEAR), self._n, 0, ("", 0), 0, self._after)
 
 
 class _Earlier:

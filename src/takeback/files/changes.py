@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import presence
@@ -21,7 +21,7 @@ from ..ops import sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..storage.runner import Reads, Runner
-from . import journal
+from . import journal, workspaces
 from .disk import apply
 from .disk import identity as directories
 from .journal import JournalRow
@@ -38,24 +38,53 @@ _under_way: set[str] = set()  # changes this process is making now; any other jo
 def change_files(
     runner: Runner, place: CapturedDirectory, session: SessionRow | None, steps: Sequence[Step], finish: Commit[T]
 ) -> T:
-    """Carry out steps, then call ``finish`` with the root of what is there, which makes them count."""
+    """Carry out steps, then call ``finish`` with the root of what is there, which makes them count.
+
+    A workspace that is gone is made again, with the mode that it had.
+    """
     if not steps:
         return place.finish([], finish)
-    row, change = _begin(runner, place, session, steps)
-    _under_way.add(row.id)
-    try:
-        _carry_out(runner, place, change, row)
-        done = _make_count(runner, place, change, row, finish)
-    finally:
-        _under_way.discard(row.id)
+    with _root_made(place):
+        row, change = _begin(runner, place.path, place.name, session, steps)
+        _under_way.add(row.id)
+        try:
+            _carry_out(runner, place.trees, change, row)
+            done = _make_count(runner, place, change, row, finish)
+        finally:
+            _under_way.discard(row.id)
     _clean(change)
     return done
 
 
-def _carry_out(runner: Runner, place: CapturedDirectory, change: Changeset, row: JournalRow) -> None:
+@contextmanager
+def _root_made(place: CapturedDirectory) -> Iterator[None]:
+    """Make a workspace again that is gone; if the change fails, it goes again.
+
+    No journal is needed for that: an empty directory and none are the same to every scan.
+    """
+    if not workspaces.is_gone(place.path):
+        yield
+        return
+    mode = place.mode()
+    with _in_words():
+        os.mkdir(place.path)
+    try:
+        if mode is not None:
+            os.chmod(place.path, mode | 0o700)  # writable until the files are there
+        yield
+    except BaseException:
+        with suppress(OSError):
+            os.rmdir(place.path)
+        raise
+    if mode is not None:
+        with suppress(OSError):
+            os.chmod(place.path, mode)
+
+
+def _carry_out(runner: Runner, trees: Trees, change: Changeset, row: JournalRow) -> None:
     try:
         with _in_words():
-            change.stage(place.trees.content)
+            change.stage(trees.content)
             change.check()
             change.carry_out()
     except BaseException:
@@ -77,7 +106,7 @@ def _make_count(runner: Runner, place: CapturedDirectory, change: Changeset, row
 
     try:
         place.expect(put)
-        return place.finish([step.path for step in steps], complete)
+        return place.finish(apply.touched(steps), complete)
     except BaseException:
         # The scanner has noted the new files, which are about to go again.
         place.forget()
@@ -95,13 +124,15 @@ def _counts(runner: Runner, row: JournalRow) -> bool:
 
 
 def _begin(
-    runner: Runner, place: CapturedDirectory, session: SessionRow | None, steps: Sequence[Step]
+    runner: Runner, path: str, name: str, session: SessionRow | None, steps: Sequence[Step]
 ) -> tuple[JournalRow, Changeset]:
     now_ms = runner.clock.now_ms()
-    where = f"{place.path}\0{directories.identity(place.path) or ''}"
+    with _in_words():
+        steps = apply.identified(path, steps)
+    where = f"{path}\0{directories.identity(path) or ''}"
     row = JournalRow(
         runner.scope,
-        place.name,
+        name,
         None if session is None else session.sid,
         new_id(now_ms),
         now_ms,
@@ -109,7 +140,7 @@ def _begin(
         os.fsencode(where),
         journal.encode_steps(steps),
     )
-    change = apply.Changeset(place.path, steps, row.id)
+    change = apply.Changeset(path, steps, row.id)
     # Before any file is touched: a crash from here on leaves a journal that says what to take back.
     runner.write(journal.begin, row)
     return row, change

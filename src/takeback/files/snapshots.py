@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 KIND, ANNOUNCED, FILE = "snapshot", "announced", "f"
 SWEEPS = "SELECT doc FROM seen WHERE scope = ? AND place = '' AND dir = ?"
 OF_PLACE = f"{SEEN.select} WHERE scope = ? AND place = ?"
+MODE = b"//"  # the mode of the workspace's own directory
 MARK = b"/"  # not a directory's name; holds the sweep count at which all remembered contents were known to exist
 
 SEVERAL, FOUND = "several", "found"  # several authors, whom the timeline knows; what others had done before
@@ -51,7 +52,7 @@ class StoredScan(NamedTuple):
 
     ``base`` is the scan that it was compared with. ``who`` counts only if no call is open and the session never
     reported one; else it is those calls, or somebody outside. ``until_ms`` bounds how long calls that were cut off were
-    certainly at work.
+    certainly at work, to the moment if ``exact``.
     """
 
     root: str
@@ -61,6 +62,7 @@ class StoredScan(NamedTuple):
     who: str | None = None
     calls: tuple[str, ...] = ()
     until_ms: int | None = None
+    exact: bool = False
     memory: str = ""
     seen: tuple[tuple[bytes, bytes | None], ...] = ()  # directories to remember; None means forget
     ctime: Callable[[bytes], int | None] = lambda path: None
@@ -218,13 +220,14 @@ NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # the contents that an entry of e
 
 def _claim(tx: Tx, session: SessionRow, taken: StoredScan) -> Claim:
     """Return what a session says of the changes since the last scan."""
-    if taken.who in (OUTSIDE, CALLS):
-        return Claim(session, taken.who, taken.calls)
+    if taken.who == CALLS or taken.calls:
+        return Claim(session, CALLS, taken.calls, taken.until_ms, taken.exact, told=True)
     if taken.who == TURN_ANYWAY:
         return Claim(session, TURN)
-    found = taken.calls or tuple(calls.going_on(tx, session))
+    # A tool is about to start: calls that were announced with it do not run yet, but others of this session may.
+    found = tuple(calls.running(tx, session) if taken.who == OUTSIDE else calls.going_on(tx, session))
     if found:
-        return Claim(session, CALLS, found, taken.until_ms)
+        return Claim(session, CALLS, found)
     told = session.tool_calls or sessions.decoded(sessions.detail(tx, session)).get("told")
     return Claim(session, OUTSIDE if told or taken.who is None else taken.who)
 
