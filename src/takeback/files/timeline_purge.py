@@ -1,9 +1,10 @@
 """Purging a session from the timelines of workspaces: what it saw, and which paths it changed, is erased.
 
 A scan that was made for the session keeps its number and its time, and so does one that was made for nobody and found
-the session's work. What they found is gone, and each says that it ``lacks`` something: who changed a path that no other
-scan lists is unclear from then on. Scans of other sessions keep their files, as those sessions' snapshots do, but not
-which paths the purged session changed. If nobody else saw the files that are there now, the next scan starts anew.
+the session's work, or files that it alone had changed. What they found is gone, and each says that it ``lacks``
+something: who changed a path that no other scan lists is unclear from then on. Scans of other sessions keep their
+files, as those sessions' snapshots do, but not which paths the purged session changed. If nobody else saw the files
+that are there now, the next scan starts anew.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ def forget_session(tx: Tx, session: SessionRow) -> set[str]:
         paths = set[bytes]()
         for scan in _scans(tx, workspace):
             _forget_in(tx, workspace, scan, session.sid, paths, found)
-        for path in sorted(paths):
-            _forget_path(tx, workspace, path)
+        alone = [path for path in sorted(paths) if _forget_path(tx, workspace, path)]
+        for scan in _scans(tx, workspace) if alone else ():
+            if not scan.session and scan.root is not None and _holds(tx, scan, alone):
+                found.add(scan.root)
+                _drop(tx, scan, scan._replace(root=None, why=PURGED), [], lacks=True)
         _settle(tx, workspace, session.sid)
     return found
 
@@ -94,18 +98,29 @@ def _compared(tx: Tx, workspace: WorkspaceRow, scan: ScanRow) -> Iterator[bytes]
         return  # what is damaged names nothing
 
 
-def _forget_path(tx: Tx, workspace: WorkspaceRow, path: bytes) -> None:
-    """Erase that a path was restored, with the operations that name it, unless somebody else changed it as well."""
+def _holds(tx: Tx, scan: ScanRow, paths: list[bytes]) -> bool:
+    """Whether a scan found something at one of some paths; what is damaged holds nothing."""
+    load = roots.loading(tx, scan.scope)
+    try:
+        held = roots.read(tx, scan.scope, scan.root or "").tree
+        return any(tree.find(load, held, path) is not None for path in paths)
+    except Corrupt:
+        return False
+
+
+def _forget_path(tx: Tx, workspace: WorkspaceRow, path: bytes) -> bool:
+    """Erase that a path was restored, with the operations that name it; False if somebody else changed it as well."""
     rows = TOUCHED.all(tx, AT_PATH, (workspace.scope, workspace.wid, path))
     scans = [scan for row in rows if (scan := timeline.scan_at(tx, workspace, row.n)) is not None]
     if any(author.kind != RESTORE for scan in scans for author in authors.of_scan(scan)):
-        return
+        return False
     for row, scan in zip(rows, scans, strict=True):
         _drop(tx, scan, scan, [row])
         operation = OPERATION.one(tx, BY_ID, (workspace.scope, scan.operation))
         if operation is not None:
             before, after = (_without(each, path) for each in (operation.before, operation.after))
             OPERATION.update(tx, operation, operation._replace(before=before, after=after))
+    return True
 
 
 def _without(view: bytes, path: bytes) -> bytes:

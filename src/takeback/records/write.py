@@ -373,12 +373,12 @@ class Putting:
         return At(sid=at.sid, wid=timelines.put_workspace(tx, workspace, tally.left_out))
 
     def _put_scan(self, tx: Tx, at: At, scan: ScanRecord, tally: Tally) -> At:
-        if not at.wid or timelines.put_scan(tx, at.wid, scan, partial(self._require_root, tx)):
+        if at.wid and timelines.put_scan(tx, at.wid, scan, partial(self._require_root, tx)):
             return at
         if self._fresh:
             raise Invalid(f"scan {scan.row.n} is not one of the workspace before it")
-        workspace = timeline.by_uid(tx, scan.row.scope, scan.workspace)
-        tally.left_out.append(timelines.parted(workspace) if workspace else scan.workspace)
+        workspace = timeline.by_uid(tx, scan.row.scope, scan.workspace) if at.wid else None
+        tally.left_out += [timelines.parted(workspace)] if workspace else []
         return at._replace(wid=0)
 
     def _require_root(self, tx: Tx, row: ScanRow) -> None:

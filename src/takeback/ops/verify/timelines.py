@@ -105,6 +105,8 @@ def touched_fault(tx: Tx, row: TouchedRow) -> str:
         return ""
     if row.action not in _ACTIONS:
         return f"what happened to it is {row.action!r}"
+    if names.leads_into_control(row.path):
+        return "its path belongs to a repository"
     return f"its path holds {what}" if (what := names.path_fault(row.path)) else ""
 
 
