@@ -106,14 +106,15 @@ class Rewind:
         self._shown = shown  # False: applied at once, so nobody reads the preview
         self._recorded: Root | None = None
         if place is not None and not shown:
-            # Applied at once, so what is there is recorded first; like a preview, it must miss nothing.
-            self._recorded = self._scan(everything=True)
+            self._recorded = self._scan()  # applied at once, so what is there is recorded first
         self._read()
+        if self._recorded is not None:
+            self._read_again()
 
     # ------------------------------------------------------------------ what those who derive from this know
 
-    def _scan(self, *, everything: bool = False) -> Root | None:
-        """Record what is on disk now; ``everything`` relies on no report of the system about what changed."""
+    def _scan(self) -> Root | None:
+        """Record what is on disk now."""
         raise NotImplementedError
 
     def _unfinished(self, moment: Moment) -> JournalRow | None:
@@ -149,6 +150,19 @@ class Rewind:
             assert place is not None
             scanned = place.glance()  # files were captured only since
 
+    def _read_again(self) -> None:
+        """Compare what was changed since, and seems to be as it was then, whatever the system reported.
+
+        Each path of the plan is compared when it is carried out.
+        """
+        assert self._place is not None
+        unplanned = self._blame.by.keys() - {step.path for step in self._plan.steps}
+        if unplanned:
+            self._place.expect(dict.fromkeys(unplanned))
+            found, self._recorded = self._recorded, self._scan()
+            if found != self._recorded:
+                self._read()
+
     def _was_captured(self) -> bool:
         """Whether there are files to compare with, as far as is known without asking."""
         return True
@@ -174,12 +188,9 @@ class Rewind:
 
     def _planned(self, moment: Moment, trees: Trees, now: bytes, then: Then) -> FilePlan:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        asked, choice = (
-            attribution.Question(then.workspace, then.scan, now, then.claim, then.own, then.fork),
-            self._choice,
-        )
+        wanted, choice = trees.root(then.root).tree, self._choice
+        asked = attribution.Question(then.workspace, then.scan, now, wanted, then.claim, then.own, then.fork)
         self._blame = moment.read(attribution.blame, trees.load, asked)
-        wanted = trees.root(then.root).tree
         self._require_known(trees, now, wanted)
         yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
         aside = {os.fsencode(path): os.fsencode(name) for path, name in then.aside.items()}
@@ -223,8 +234,13 @@ class Rewind:
 
     def _file_change(self, step: Any, names: AuthorNames) -> FileChange:
         author, turn = self._blame.by.get(step.path, (_UNKNOWN, 0))
+        other = self._blame.kept.get(step.path)
+        if other is not None and author is _UNKNOWN:  # to be restored all the same
+            author = other.author
+        left_by = names.said(other.author, 0) if other is not None and step.path in self._plan.back else ""
         call_ids = tuple(call for _, ids in author.who for call in ids)
-        return files.FileChange(os.fsdecode(step.path), preview.action(step), names.said(author, turn), call_ids)
+        path, action = os.fsdecode(step.path), preview.action(step)
+        return files.FileChange(path, action, names.said(author, turn), call_ids, left_by)
 
     def _missed(self) -> Iterator[str]:
         """Yield what is not captured now, and why."""
@@ -297,9 +313,7 @@ class Rewind:
     def _changed(self) -> Iterator[str]:
         marks = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
         for number, each in enumerate(self.files[:_SHOWN]):
-            by = f"   (changed by {each.by})" if each.by else ""
-            if os.fsencode(each.path) in self._plan.back:
-                by = f"{by}   (back to how someone else left it)"
+            by = f"   ({each.about})" if each.about else ""
             end = "/" if each.action in ("mkdir", "rmdir") else ""
             yield f"  {'files' if number == 0 else '':13} {marks[each.action]} {words.plain(each.path)}{end}{by}"
         if len(self.files) > _SHOWN:

@@ -15,13 +15,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import codec, presence
 from ..errors import BackendError, Busy, Closed, Error, Invalid, LeaseLost, StorageFull, Unsupported
-from ..files import changes, journal, snapshots, workspaces
+from ..files import changes, journal, snapshots, timeline, workspaces
 from ..files.authors import CALLS, OUTSIDE, SESSION, TURN
 from ..files.disk import paths, scan
 from ..files.workspaces import Who
@@ -29,6 +30,7 @@ from ..model import words
 from ..model.capture import Capture
 from ..model.entry import Draft
 from ..model.status import ACTIVE, FINISHED, INTERRUPTED
+from ..model.tools import ToolCall
 from ..ops import calls, runs, sessions, statuses
 from ..ops.sessions import LeaseRow
 from . import arguments, waiting
@@ -181,6 +183,7 @@ class Running(Handle):
 
     _capture = Capture()
     _running: frozenset[str] = frozenset()  # calls that run through this handle
+    _owing: frozenset[str] = frozenset()  # calls whose changes no good scan has seen yet
     capture_error: str | None = None
     """Why the last scan of the workspace failed; None if it succeeded."""
     recovered: str | None = None
@@ -206,14 +209,14 @@ class Running(Handle):
         idle: str | None = None,
         left: Sequence[str] = (),
         until_ms: int | None = None,
+        exact: bool = False,
         paths: Iterable[bytes] | None = None,
-        everything: bool = False,
     ) -> Root | None:
         """Record what the workspace holds now; None if it is not captured.
 
         Changes are attributed to ``who``; else to the calls that run through this handle or were ``left`` open; else to
         ``idle``. If all of those are empty, the log is searched for open calls. Those ``left`` open were certainly at
-        work only up to ``until_ms``. ``everything`` relies on no report of the system about what changed.
+        work only up to ``until_ms``, and not later if that is ``exact``.
         """
         place = self._place()
         if place is None:
@@ -223,14 +226,12 @@ class Running(Handle):
         fence = None if held is None else held.fence
         recorder = snapshots.Recorder(*self._key, fence, now_ms, self._store._holder)
         try:
-            session, root = place.record(
-                paths, recorder, who=lambda: self._at_work(who, idle, left, until_ms), everything=everything
-            )
+            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle, left, until_ms, exact))
         except LeaseLost:
             if held is not None:
                 held.lose()
             raise
-        self._seen = session
+        self._seen, self._owing = session, frozenset()
         if held is not None:
             held.sure = max(held.sure, session.updated)
         return root
@@ -248,11 +249,13 @@ class Running(Handle):
         found = next((row for row in self._ask(journal.of_session_at, place) if row.steps), None)
         return None if found is None else changes.said(found, left=changes.is_left(found, now_ms))
 
-    def _at_work(self, who: str | None, idle: str | None, left: Sequence[str], until_ms: int | None) -> Who:
+    def _at_work(
+        self, who: str | None, idle: str | None, left: Sequence[str], until_ms: int | None, exact: bool
+    ) -> Who:
         if who is not None:
             return Who(who)
-        running = tuple(left) or tuple(sorted(self._running))
-        return Who(None if running else idle, running, until_ms)
+        running = tuple(left) or tuple(sorted(self._running | self._owing))
+        return Who(None if running else idle, running, until_ms, exact)
 
     def _scan_by_hand(self) -> None:
         """Record the files because a caller asks for it.
@@ -286,14 +289,41 @@ class Running(Handle):
             self._scan_files(**how)  # type: ignore[arg-type]
         except (Busy, Unsupported, StorageFull, BackendError, OSError) as error:
             self.capture_error = str(error)
+            self._owe(error)
 
-    def capture_files(self) -> None:
+    def _owe(self, error: Exception) -> None:
+        """Remember that a scan failed: what changed since the last good one belongs to the calls that ran meanwhile."""
+        why, running = words.of_error(error), tuple(sorted(self._running | self._owing))
+        try:
+            self._do(
+                timeline.failed,
+                *self._key,
+                timeline.at(self._seen.workspace),
+                running,
+                why,
+                now_ms=self._store._clock.now_ms(),
+            )
+            self._owing = frozenset()
+        except Error:  # the store cannot be written either, so this handle remembers it
+            self._owing = frozenset(running)
+
+    def capture_files(
+        self, *, calls: Iterable[str | ToolCall] = (), until: datetime | None = None, ended: bool = False
+    ) -> None:
         """Scan the workspace now, even without the lease: for boundaries that only the caller knows.
 
         What changed since the last scan is attributed to the open calls; with none open it is somebody else's change,
-        and a rewind keeps it. Does nothing without a workspace. ``checkpoint`` scans too, and names the point.
+        and a rewind keeps it. Name the ``calls`` that you know to be at work. If you know it only ``until`` some time,
+        what changed later is unclear, or somebody else's if they had ``ended`` by then. Does nothing without a
+        workspace. ``checkpoint`` scans too, and names the point.
         """
-        self._scan_files()
+        ids = [each.id if isinstance(each, ToolCall) else each for each in arguments.many(calls, what="calls")]
+        left = [arguments.name(each, what="tool call id") for each in ids]
+        until_ms = None if until is None else arguments.time_ms(until)
+        arguments.flag(ended, what="ended")
+        if (until is not None or ended) and not (left and until is not None):
+            raise Invalid("until says how long calls were at work: pass calls with it, and until with ended")
+        self._scan_files(left=left, until_ms=until_ms, exact=ended)
 
     # ------------------------------------------------------------------ the boundaries
 
@@ -355,24 +385,19 @@ class Running(Handle):
 
     def _path_in(self, path: str | bytes | PathLike[str]) -> bytes:
         """Return a path relative to the workspace; raises ``Invalid`` if it is outside."""
-        root, given = self._seen.workspace, _text_of(path)
+        root = self._seen.workspace
         if not root:
             raise Invalid("this session has no workspace, so no files are captured; create it with workspace=")
-        whole = os.path.normpath(os.path.join(root, given))
-        folder = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
-        inside = os.path.relpath(folder, root)
-        if inside == "." or inside.split("/")[0] == "..":
-            raise Invalid(f"{given!r} is not inside the workspace {root!r}")
-        return os.fsencode(paths.relative(inside))
+        return inside(root, path)
 
     def _path_then(self, path: str | bytes | PathLike[str]) -> bytes:
         """Return a path as snapshots name it; a loaded session has no workspace and takes relative paths only."""
         if self._seen.workspace:
             return self._path_in(path)
-        inside = os.path.normpath(_text_of(path))
-        if os.path.isabs(inside) or inside.split("/")[0] in (".", ".."):
-            raise Invalid(f"this session has no workspace here; pass {inside!r} relative to the workspace that it had")
-        return os.fsencode(paths.relative(inside))
+        given = os.path.normpath(_text_of(path))
+        if os.path.isabs(given) or given.split("/")[0] in (".", ".."):
+            raise Invalid(f"this session has no workspace here; pass {given!r} relative to the workspace that it had")
+        return os.fsencode(paths.relative(given))
 
 
 class _Watch:
@@ -418,6 +443,17 @@ def _ending(error: BaseException | None) -> tuple[str | None, dict[str, Any]]:
     if isinstance(error, Exception | SystemExit):
         return "error", {"error": words.of_error(error)}
     return INTERRUPTED, {"why": type(error).__name__}
+
+
+def inside(root: str, path: object) -> bytes:
+    """Return a path relative to a workspace; raises ``Invalid`` if it is outside."""
+    given = _text_of(path)
+    whole = os.path.normpath(os.path.join(root, given))
+    folder = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
+    found = os.path.relpath(folder, root)
+    if found == "." or found.split("/")[0] == "..":
+        raise Invalid(f"{given!r} is not inside the workspace {root!r}")
+    return os.fsencode(paths.relative(found))
 
 
 def _text_of(path: object) -> str:

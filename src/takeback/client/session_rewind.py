@@ -53,8 +53,8 @@ class SessionRewind(Rewind):
         self._why = session._why_not_captured() if files and place is None else None
         super().__init__(session._store, place, choice or RewindChoice(), shown=shown)
 
-    def _scan(self, *, everything: bool = False) -> Root | None:
-        return self._session._scan_files(everything=everything)
+    def _scan(self) -> Root | None:
+        return self._session._scan_files()
 
     def _was_captured(self) -> bool:
         return self._session._seen.work_seq > 0

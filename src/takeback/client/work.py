@@ -254,7 +254,7 @@ class Working(Speaking):
         self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool, tries: int
     ) -> tuple[ToolCall, tuple[str, int]]:
         """Store that a tool starts; return the call, and the place of that record if it was made now."""
-        started = tool_runs.ToolStart(call_id, name, arguments, seq, fresh, tries)
+        started = tool_runs.ToolStart(call_id, name, arguments, seq, fresh, tries, self._store._holder)
         self._seen, call, place = self._do(
             tool_runs.start, self._store.scope, self.id, started, now_ms=self._store._clock.now_ms()
         )

@@ -4,8 +4,9 @@ Between two scans only calls that were open can have changed files, since every 
 call that ended without a good scan is owed to the next one. So whoever has a call open now, in any session that works
 in this directory, may have made the changes that a scan finds, and so may those owed. If they all belong to one session
 and its sub-agents, the change is theirs. If not, a path that only one of them names, or a time at which only one of
-them was open, decides. Otherwise it is unclear, and so is what a process may have done that is gone by now: nothing is
-stated that is a guess. If nobody may have done it, it was somebody outside.
+them was open, decides. Otherwise it is unclear. The start of a call names the process that runs it: once that is gone,
+or if it is not known, nobody knows how long the call was at work, and what changed since its last sign of life is
+unclear, too. Nothing is stated that is a guess. If nobody may have done it, it was somebody outside.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ OF_PATH = "WHERE scope = ? AND wid = ? AND path = ? AND n < ? ORDER BY n DESC LI
 CALLS, TURN, SESSION, OUTSIDE, UNCLEAR, START, RESTORE = (
     *("calls", "turn", "session", "outside", "unclear", "start", "restore"),
 )
+KINDS = (CALLS, TURN, SESSION, OUTSIDE, UNCLEAR, START, RESTORE)
 _MOST_OVER = 64  # sessions whose calls are remembered to have ended
 _SLACK_MS = 20  # by which a file system's clock may lag
 
@@ -38,13 +40,16 @@ _SLACK_MS = 20  # by which a file system's clock may lag
 class Claim(NamedTuple):
     """Who scans, and what that session says of the changes: they are its calls', its turn's, its own, or not its own.
 
-    ``until_ms`` bounds how long calls that were cut off were certainly at work.
+    ``until_ms`` bounds how long calls that were cut off were certainly at work; if it is ``exact``, they were not at
+    work any longer. Calls that whoever scans knows to be at work are ``told``; of others the process is asked for.
     """
 
     session: SessionRow
     kind: str
     calls: tuple[str, ...] = ()
     until_ms: int | None = None
+    exact: bool = False
+    told: bool = False
 
 
 class Author(NamedTuple):
@@ -59,7 +64,9 @@ class _Candidate(NamedTuple):
     family: int
     kind: str
     calls: tuple[str, ...]
-    until_ms: int | None  # None: it is at work now
+    until_ms: int | None  # until when it was certainly at work; None: it is at work now
+    over: bool = False  # it has ended by now
+    exact: bool = False  # it ended at ``until_ms``
 
 
 class Authors:
@@ -76,23 +83,42 @@ class Authors:
         tx, workspace, known = self._tx, self._workspace, set[int]()
         if claim is not None:
             known.add(claim.session.sid)
-            if claim.kind != OUTSIDE:
-                yield self._candidate(claim.session, claim.kind, claim.calls, claim.until_ms)
+            yield from self._claimed(claim)
         for each in (workspace, *self._beside):
-            over = {(sid, call) for sid, ids in each.over for call in ids}
-            for sid, holder in each.by.items():
-                row = None if sid in known else sessions.find_number(tx, workspace.scope, sid)
-                if row is None or row.hidden:
-                    continue
-                known.add(sid)
-                going = tuple(call for call in calls.going_on(tx, row) if (sid, call) not in over)
-                if going:
-                    gone = presence.is_gone(presence.decode(holder))
-                    yield self._candidate(row, CALLS, going, row.updated_ms if gone else None)
+            for row, going, holder in running(tx, each, known):
+                yield from self._judged(row, going, holder)
         for sid, ids in workspace.owed:
-            row = sessions.find_number(tx, workspace.scope, sid)
-            if row is not None:
-                yield self._candidate(row, CALLS, tuple(ids), None)
+            owing = sessions.find_number(tx, workspace.scope, sid)
+            if owing is not None:
+                yield self._candidate(owing, CALLS, tuple(ids), None)
+
+    def _claimed(self, claim: Claim) -> Iterator[_Candidate]:
+        """Yield what a session says of the changes."""
+        session, ids, until_ms = claim.session, claim.calls, claim.until_ms
+        if claim.kind == CALLS and ids and until_ms is None and not claim.told:
+            over = {call for sid, some in self._workspace.over for call in some if sid == session.sid}
+            going = [call for call in ids if call not in over]
+            yield from self._judged(session, going, self._workspace.by.get(session.sid))
+        elif claim.kind != OUTSIDE:
+            found = self._candidate(session, claim.kind, ids, until_ms)
+            yield found._replace(over=until_ms is not None, exact=claim.exact)
+
+    def _judged(self, session: SessionRow, ids: Sequence[str], seen: bytes | None) -> Iterator[_Candidate]:
+        """Yield the open calls of a session: those at work, those that ended with their process, those not known.
+
+        ``seen`` is the process that last scanned for the session; it stands for those of calls that were not started.
+        """
+        found = dict[bool | None, list[str]]()
+        for call_id in ids:
+            call = calls.find_open(self._tx, session, call_id)
+            holder = None if call is None else calls.starter(self._tx, session, call)
+            if holder is None and seen is not None and (call is None or not call.start):
+                holder = presence.decode(seen)
+            known = holder is not None and presence.is_known(holder)
+            found.setdefault(presence.is_gone(holder) if holder is not None and known else None, []).append(call_id)
+        for gone, some in found.items():
+            made = self._candidate(session, CALLS, tuple(some), None if gone is False else session.updated_ms)
+            yield made._replace(over=gone is True)
 
     def _candidate(self, session: SessionRow, kind: str, ids: tuple[str, ...], until_ms: int | None) -> _Candidate:
         return _Candidate(session, family_of(self._tx, session), kind, ids, until_ms)
@@ -101,7 +127,7 @@ class Authors:
         """Return the calls that are open in the log but have ended: what they did is in this scan at the latest."""
         found = {sid: dict.fromkeys(ids) for sid, ids in self._workspace.over}
         for each in self._found:
-            if each.until_ms is not None:
+            if each.over:
                 found.setdefault(each.session.sid, {}).update(dict.fromkeys(each.calls))
         return [[sid, [*ids]] for sid, ids in found.items()][-_MOST_OVER:]
 
@@ -114,7 +140,7 @@ class Authors:
         told = self._told_beside(change)
         if told is not None:
             return told
-        few = self._found
+        few = [each for each in self._found if not _had_ended(each, ctime)]
         if len({each.family for each in few}) > 1:
             few = self._named(few, change.path) or self._open_then(few, ctime) or few
         return self._decided(few, ctime)
@@ -198,6 +224,30 @@ class Authors:
             return False
         there = tree.find(roots.loading(self._tx, other.scope), roots.read(self._tx, other.scope, scan.root).tree, path)
         return tree.shown(there) == tree.shown(change.new)
+
+
+def _had_ended(candidate: _Candidate, ctime: int | None) -> bool:
+    """Whether a candidate is known to have ended before a change."""
+    return candidate.exact and ctime is not None and ctime > (candidate.until_ms or 0)
+
+
+def running(
+    tx: Tx, workspace: WorkspaceRow, known: set[int] | None = None
+) -> Iterator[tuple[SessionRow, tuple[str, ...], bytes]]:
+    """Yield the sessions with calls open in a workspace, these calls, and the process that runs them.
+
+    Sessions that are ``known`` are left out, and those that are found become known.
+    """
+    known = set() if known is None else known
+    over = {(sid, call) for sid, ids in workspace.over for call in ids}
+    for sid, holder in workspace.by.items():
+        row = None if sid in known else sessions.find_number(tx, workspace.scope, sid)
+        if row is None or row.hidden:
+            continue
+        known.add(sid)
+        going = tuple(call for call in calls.going_on(tx, row) if (sid, call) not in over)
+        if going:
+            yield row, going, holder
 
 
 def family_of(tx: Tx, session: SessionRow) -> int:

@@ -11,41 +11,53 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from .. import mounts, presence
 from ..errors import Busy, Conflict
 from ..model import tree
 from ..model.tree import Directory
 from ..ops import blobs
-from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
 from . import roots, snapshots, timeline
-from .disk import scan
+from .disk import scan, watch
 from .roots import Root
-from .snapshots import Recorder, StoredScan, Swept
+from .snapshots import StoredScan, Swept
+from .timeline import DirectoryAt
 
 if TYPE_CHECKING:
     from .disk.scan import Limits, Scanner, Seen
+    from .disk.watch import Watcher
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
 _TRIES = 5
 _CACHED = 20_000
 Commit = Callable[[Tx, str, int], T]  # takes the root of what is in the workspace, and the time of the commit
 
 
+class Recording(Protocol[T_co]):
+    """Whoever records scans: for a session, or for none."""
+
+    @property
+    def scope(self) -> str: ...
+    def known(self, tx: Tx, place: DirectoryAt, root: str) -> T_co | None: ...
+    def commit(self, tx: Tx, taken: StoredScan) -> T_co: ...
+
+
 class Who(NamedTuple):
     """Whom a session says that changes are to be attributed to, and the calls that were open.
 
-    ``until_ms`` bounds how long calls that were cut off were certainly at work.
+    ``until_ms`` bounds how long calls that were cut off were certainly at work, to the moment if ``exact``.
     """
 
     kind: str | None = None
     calls: tuple[str, ...] = ()
     until_ms: int | None = None
+    exact: bool = False
 
 
 class _Standing(NamedTuple):
@@ -219,16 +231,14 @@ class CapturedDirectory:
     def record(
         self,
         paths: Iterable[bytes] | None,
-        recorder: Recorder,
+        recorder: Recording[T],
         *,
         who: Callable[[], Who] = Who,
-        everything: bool = False,
-    ) -> tuple[SessionRow, Root]:
+    ) -> tuple[T, Root]:
         """Scan, keep what is new, and record it in one transaction with what is remembered.
 
-        Writes nothing if the session is known to have this root already. If somebody else recorded a scan meanwhile,
-        everything is scanned again, so that what they saw is never taken for a change back. ``everything`` relies on
-        no report of the system about what changed.
+        Writes nothing if this root is known to be recorded already. If somebody else recorded a scan meanwhile,
+        everything is scanned again, so that what they saw is never taken for a change back.
         """
         with self._lock:
             paths = None if paths is None else [*paths]
@@ -236,7 +246,7 @@ class CapturedDirectory:
             for _ in range(_TRIES):
                 base = self._standing()
                 # Others have recorded what this process has not seen: what is remembered of other paths is stale.
-                kept = self._kept(paths if base.root == self.last else None, everything=everything)
+                kept = self._kept(paths if base.root == self.last else None)
                 if kept.root == base.root and (found := self._runner.read(recorder.known, self._place, kept.root)):
                     self.last = kept.root
                     return found, kept.value
@@ -251,7 +261,7 @@ class CapturedDirectory:
                     raise
             raise Busy("other processes scan this workspace all the time; try again")
 
-    def _kept(self, paths: list[bytes] | None, *, everything: bool = False) -> _Kept:
+    def _kept(self, paths: list[bytes] | None) -> _Kept:
         """Scan, and store the new contents, except for the last batch."""
         workspace, upload = self._loaded(), Upload(self._runner)
         try:
@@ -261,7 +271,7 @@ class CapturedDirectory:
                 workspace.close()
                 self._scanner, root = None, _NOTHING
             else:
-                root = _root(workspace.scan(upload, paths, everything=everything))
+                root = _root(workspace.scan(upload, paths))
                 self._mode = b"%o" % (os.stat(self.path).st_mode & tree.PERMISSIONS)
             data = roots.encode(root)
             name = tree.digest(data).hex()
@@ -274,7 +284,7 @@ class CapturedDirectory:
         finally:
             upload.stop()
 
-    def _commit(self, kept: _Kept, recorder: Recorder, base: int, who: Who) -> SessionRow:
+    def _commit(self, kept: _Kept, recorder: Recording[T], base: int, who: Who) -> T:
         """Store the last batch and record the scan in one transaction."""
         taken = StoredScan(kept.root, self._sweeps, self._place, base, *who, self.memory, self._notes(), self._ctime)
         done = self._runner.write(_record, recorder, taken, kept.last, self._runner.clock.now_ms())
@@ -317,6 +327,31 @@ class CapturedDirectory:
         with self._lock:
             self._loaded()
             return int(self._mode, 8) if self._mode else None
+
+    def watcher(self) -> Watcher | None:
+        """Return a watcher for somebody who waits for changes; None if the system does not report them all here."""
+        with self._lock:
+            if not self._loaded().can_watch:
+                return None
+        try:
+            return watch.Watcher()
+        except OSError:
+            return None
+
+    def watch_with(self, watcher: Watcher) -> bool:
+        """Let a watcher report on the directories that the last scan went through; whether some are new to it."""
+        with self._lock:
+            new = [each for each in self._loaded().folders if not watcher.knows(each)]
+        for each in new:
+            try:
+                descriptor = os.open(os.path.join(self.path, each), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            except OSError:
+                continue  # gone meanwhile
+            try:
+                watcher.add(each, descriptor)
+            finally:
+                os.close(descriptor)
+        return bool(new)
 
     def close(self) -> None:
         """Stop watching."""
@@ -375,7 +410,7 @@ class CapturedDirectory:
         return scan.Scanner(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._runner, self.path))
 
 
-def _record(tx: Tx, recorder: Recorder, taken: StoredScan, last: list[blobs.Packed], now_ms: int) -> SessionRow:
+def _record(tx: Tx, recorder: Recording[T], taken: StoredScan, last: list[blobs.Packed], now_ms: int) -> T:
     blobs.put_many(tx, recorder.scope, last, now_ms=now_ms)
     return recorder.commit(tx, taken)
 
@@ -404,7 +439,7 @@ def _root(seen: Seen) -> Root:
 def _either(before: Who, after: Who) -> Who:
     """Join who was at work before and after a scan: a call that began meanwhile may have made the changes."""
     calls = tuple(dict.fromkeys((*before.calls, *after.calls)))
-    return Who(None, calls, before.until_ms) if calls else before
+    return Who(None, calls, before.until_ms, before.exact) if calls else before
 
 
 def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:

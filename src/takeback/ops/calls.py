@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .. import codec
+from .. import codec, presence
 from ..errors import Conflict, NotFound
 from ..ids import entry_id
 from ..model.entry import CALL, Draft, More, Numbers
 from ..model.message import TOOL_MESSAGE, Message
 from ..model.tools import ToolCall
+from ..presence import Holder
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
 from . import log, open_calls, sessions
@@ -111,6 +112,29 @@ def going_on(tx: Tx, session: SessionRow) -> list[str]:
     return waiting[::-1]
 
 
+def running(tx: Tx, session: SessionRow) -> list[str]:
+    """Return the calls that were started and have no result, among the newest open ones."""
+    return [call.id for call in open_calls.known(open_calls.filled(tx, session)) or () if call.is_running]
+
+
+def process_of(holder: bytes | None) -> dict[str, Any] | None:
+    """Return a process as the start of a call names it; None if it is not known which one runs the tool."""
+    found = None if holder is None else presence.decode(holder)
+    if found is None or not presence.is_known(found):
+        return None
+    return {"host": found.host, "pid": found.pid, "machine": found.machine, "began": found.began}
+
+
+def starter(tx: Tx, session: SessionRow, call: OpenCall) -> Holder | None:
+    """Return the process that runs a call; None if its start does not say."""
+    return _starter(entry_at(tx, session, call.start)[1]) if call.start else None
+
+
+def _starter(row: EntryRow) -> Holder | None:
+    said = codec.decode(row.body).get("process") if row.body is not None else None
+    return None if said is None else Holder("", said["host"], said["pid"], said["machine"], said["began"])
+
+
 def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
     """Return the open calls of a path in the order they were announced."""
     return [described(tx, session, FoundCall(call)) for call in open_calls.at(tx, session)]
@@ -163,9 +187,9 @@ def described(tx: Tx, session: SessionRow, found: FoundCall) -> ToolCall:
     marks = found.marks
     call = announced(tx, session, marks.call, marks.id)
     if marks.start:
-        started = entry_at(tx, session, marks.start)[1].at_ms
-        status = "running" if marks.is_running and not found.result else "unknown"
-        call = msgspec.structs.replace(call, status=status, started_ms=started, attempts=marks.starts)
+        row = entry_at(tx, session, marks.start)[1]
+        status = "running" if marks.is_running and not found.result and not _is_cut_off(row) else "unknown"
+        call = msgspec.structs.replace(call, status=status, started_ms=row.at_ms, attempts=marks.starts)
     if not found.result:
         return call
     uid, row = entry_at(tx, session, found.result)
@@ -176,6 +200,12 @@ def described(tx: Tx, session: SessionRow, found: FoundCall) -> ToolCall:
     return msgspec.structs.replace(
         call, status=status, result=result.content, success=result.success, finished_ms=row.at_ms, error=error
     )
+
+
+def _is_cut_off(start: EntryRow) -> bool:
+    """Whether the process that ran a call is gone, whoever held the session."""
+    holder = _starter(start)
+    return holder is not None and presence.is_gone(holder)
 
 
 def entry_at(tx: Tx, session: SessionRow, seq: int) -> tuple[str, EntryRow]:
@@ -193,18 +223,27 @@ def _message(uid: str, row: EntryRow) -> Message:
 
 
 def start(
-    tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any, *, fresh: bool = False, again: bool = False
+    tx: Tx,
+    session: SessionRow,
+    call_id: str,
+    name: str,
+    arguments: Any,
+    *,
+    fresh: bool = False,
+    again: bool = False,
+    process: Mapping[str, Any] | None = None,
 ) -> tuple[ToolCall, Draft | None]:
     """Prepare the start of a call: the open one with this id if a message announced it, else a new call.
 
     A call that is already running returns no draft: a start is never recorded twice. A call whose outcome is unknown
-    is started only with ``again``. A ``fresh`` id was just generated, so it need not be searched for.
+    is started only with ``again``. A ``fresh`` id was just generated, so it need not be searched for. ``process`` is
+    the one that runs the tool: once it is gone, the outcome of the call is unknown.
     """
     marks: tuple[tuple[str, str], ...] = (("start", call_id),)
     waiting = None if fresh else find_open(tx, session, call_id)
     if waiting is not None:
         call = described(tx, session, FoundCall(waiting))
-        if waiting.is_running:
+        if call.status == "running":
             return call, None
         if waiting.start and not again:
             raise Conflict(
@@ -212,11 +251,13 @@ def start(
                 " or record how it ended with resolve_call",
                 found="unknown",
             )
-        body, adds = {"call_id": call_id, "name": call.name}, Numbers()
+        body: dict[str, Any] = {"call_id": call_id, "name": call.name}
+        adds = Numbers()
     else:
         call = ToolCall(call_id, name, arguments, seq=session.seq + 1, entry_id=entry_id(session.uid, session.seq + 1))
         body = {"call_id": call_id, "name": name, "arguments": arguments}
         marks, adds = (("call", call_id), *marks), Numbers(tool_calls=1)
+    body |= {"process": dict(process)} if process is not None else {}
     call = msgspec.structs.replace(call, status="running", attempts=call.attempts + 1)
     return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=marks))
 

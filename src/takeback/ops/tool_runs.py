@@ -26,7 +26,8 @@ NOWHERE = ("", 0)  # the start of a call that was not recorded here
 class ToolStart(NamedTuple):
     """A call that is about to run. ``seq`` is where it was announced, if it was read from this session.
 
-    A ``fresh`` id was just generated. ``tries`` is how often a call may be started; 0 allows no retry.
+    A ``fresh`` id was just generated. ``tries`` is how often a call may be started; 0 allows no retry. ``holder`` is
+    the process that runs the tool.
     """
 
     id: str
@@ -35,6 +36,7 @@ class ToolStart(NamedTuple):
     seq: int = 0
     fresh: bool = False
     tries: int = 0
+    holder: bytes | None = None
 
 
 class ToolOutcome(NamedTuple):
@@ -55,7 +57,12 @@ def start(
     require_open(session.status)  # a session that was stopped starts no more tools
     if run.seq:  # a call read from this session must still be open
         _require_patience(calls.require_waiting(tx, session, run.id), run.tries)
-    call, draft = calls.start(tx, session, run.id, run.name, run.arguments, fresh=run.fresh, again=run.tries > 0)
+    call, draft = calls.start(
+        *(tx, session, run.id, run.name, run.arguments),
+        fresh=run.fresh,
+        again=run.tries > 0,
+        process=calls.process_of(run.holder),
+    )
     if draft is None:
         return session, call, NOWHERE
     done = entries.put(tx, session, (draft,), now_ms=now_ms)
