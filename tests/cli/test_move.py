@@ -15,7 +15,7 @@ PREVIEW = [
     "  work          tasks, plan, notes and state as they were then",
     "  files         D new.py +0 -1   (created by bash in turn 2)",
     "                M pool.py +1 -1   (changed by bash in turn 2)",
-    "  kept          ! yours.txt changed from outside, left alone (--overwrite yours.txt restores it)",
+    "  kept          ! yours.txt changed from outside, left alone (--overwrite yours.txt deletes it)",
 ]
 
 

@@ -271,7 +271,7 @@ def test_the_plan_names_the_directory_first_and_cuts_no_list_in_silence(session:
     assert sum("... and " in line for line in lines) == 3
     assert "                ... and 40 more" in lines
     assert "  kept          ! ... and 100 more" in lines
-    assert "  stays         ! ... and 40 more" in lines
+    assert "  not captured  ... and 55 more" in lines
     with session.tool("shell"):
         pass
     session.checkpoint("now")

@@ -218,7 +218,8 @@ class Rewind:
         self._hidden = 0 if self._root is None else self._root.missed_count - len(self._root.missed)
         if self._hidden:  # those with a line of their own are not counted twice
             listed = {path.rstrip(b"/") for path, _ in self._root.missed} if self._root is not None else set()
-            self._hidden -= sum(stay.is_gap and path not in listed for path, stay in self._plan.stays.items())
+            own = (path for path, stay in self._plan.stays.items() if stay.is_gap and self._is_own(path))
+            self._hidden -= sum(path not in listed for path in own)
         self.not_captured, self.not_written = tuple(self._missed()), _texts(self._plan.refused)
 
     def _sort_kept(self, names: AuthorNames) -> None:
@@ -341,7 +342,7 @@ class Rewind:
                 for path, who in self.unclear.items()
             ],
         )
-        yield from lines.of("stays", [self._stays_line(os.fsencode(path), lines) for path in self.stays])
+        yield from lines.of("stays", [self._stays_line(path, lines) for path in self._plan.stays if self._is_own(path)])
         yield from lines.of("not captured", self._not_captured_lines(), mark="", most=5, hidden=self._hidden)
         yield from lines.of(
             "not written", [f"{_plain(each)} belongs to a repository: never written" for each in self.not_written]
@@ -361,8 +362,13 @@ class Rewind:
         return [
             f"{_plain(each)}; it does not come back"
             for each in self.not_captured
-            if not each.startswith(_AND_MORE) and each.rpartition(" (")[0].rstrip("/") not in self.stays
+            if not each.startswith(_AND_MORE) and not self._is_own(os.fsencode(each.rpartition(" (")[0].rstrip("/")))
         ]
+
+    def _is_own(self, path: bytes) -> bool:
+        """Whether a path that stays has a line of its own; one that only came since is merely not captured."""
+        stay = self._plan.stays.get(path)
+        return stay is not None and not (stay.is_gap and stay.removal)
 
     @property
     def _is_back(self) -> bool:
