@@ -334,6 +334,20 @@ def test_a_workspace_that_the_agent_deleted_is_made_again(session: takeback.Sess
     assert look(root) == before
 
 
+@pytest.mark.trial("T21")
+def test_a_workspace_that_is_moved_away_and_back_was_not_changed(session: takeback.Session, root: Path) -> None:
+    with session.tool("shell"):
+        (root / "keep.txt").write_text("by the agent")
+    root.rename(root.with_name("elsewhere"))
+    session.user("while it is away")
+    assert "is gone" in str(session.capture_error)
+    root.with_name("elsewhere").rename(root)
+    session.user("it is back")
+    assert session.capture_error is None
+    session.rewind("begin")
+    assert (root / "keep.txt").read_text() == "the old content"
+
+
 @pytest.mark.trial("T21", "T32")
 def test_a_workspace_that_comes_back_before_the_plan_is_applied_is_a_conflict(
     session: takeback.Session, root: Path

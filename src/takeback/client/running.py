@@ -285,11 +285,20 @@ class Running(Handle):
 
     def _scan_quietly(self, **how: object) -> None:
         """Scan, but let no failure of the workspace stop the conversation."""
+        path = self._seen.workspace
+        if path and workspaces.is_gone(path) and self._place() is not None and not self._is_at_work(how.get("left")):
+            # Nobody known to us deleted it, so it may come back: it was moved perhaps, or is not mounted.
+            self.capture_error = f"the workspace {path!r} is gone; a rewind makes it again"
+            return
         try:
             self._scan_files(**how)  # type: ignore[arg-type]
         except (Busy, Unsupported, StorageFull, BackendError, OSError) as error:
             self.capture_error = str(error)
             self._owe(error)
+
+    def _is_at_work(self, left: object) -> bool:
+        """Whether this session has a call that may have changed files since the last scan."""
+        return bool(left or self._running or self._owing or self._ask(calls.going_on))
 
     def _owe(self, error: Exception) -> None:
         """Remember that a scan failed: what changed since the last good one belongs to the calls that ran meanwhile."""

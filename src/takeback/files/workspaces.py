@@ -21,7 +21,7 @@ from ..ops import blobs
 from ..storage.base import Tx
 from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
-from . import roots, snapshots, timeline
+from . import journal, roots, snapshots, timeline
 from .disk import scan, watch
 from .roots import Root
 from .snapshots import StoredScan, Swept
@@ -472,10 +472,7 @@ def why_not(path: str, runner: Reads[Any] | None = None) -> str | None:
     if os.name != "posix":
         return "workspaces need a POSIX system"
     if is_gone(path):
-        if runner is None or not _standing_of(runner, path).tip:
-            return "it is not a directory here"
-        above = os.path.dirname(path)
-        return None if os.path.isdir(above) else "it is gone, and so is the directory that contained it"
+        return "it is not a directory here" if runner is None else runner.read(_why_not_gone, runner.scope, path)
     if not os.path.isdir(path):
         return "it is not a directory"
     real = os.path.realpath(path)
@@ -484,5 +481,12 @@ def why_not(path: str, runner: Reads[Any] | None = None) -> str | None:
     return "it is a home directory" if mounts.is_home(real) else None
 
 
-def _standing_of(runner: Reads[Any], path: str) -> _Standing:
-    return runner.read(_standing, runner.scope, timeline.at(path))
+def _why_not_gone(tx: Tx, scope: str, path: str) -> str | None:
+    if not _standing(tx, scope, timeline.at(path)).tip:
+        return "it is not a directory here"
+    if not os.path.isdir(os.path.dirname(path)):
+        return "it is gone, and so is the directory that contained it"
+    left = journal.find(tx, scope, name_of(path))
+    if left is not None and left.steps:  # what is half done is wherever the directory is now
+        return "it is gone, and a change to its files was interrupted: move it back, or make an empty directory there"
+    return None
