@@ -142,6 +142,33 @@ def test_what_is_moved_aside_is_never_lost(
         tally("R15 kills", 1)
 
 
+# ---------------------------------------------------------------------- a workspace that is gone
+
+
+def make_one_that_is_gone(place: Path) -> Found:
+    whole = make_one_to_fork(place)
+    with takeback.open(place / "s.db") as store, store.session("one", workspace=place / "w") as session:
+        with session.tool("shell"):
+            shutil.rmtree(place / "w")
+        session.user("second")
+    return whole
+
+
+@pytest.mark.trial("T21")
+def test_a_workspace_is_made_again_as_a_whole_or_is_empty(
+    place: Path, seed: int, counts: Callable[[int, int], int], tally: Callable[..., int]
+) -> None:
+    in_child(make_one_that_is_gone, place)
+    total = in_child(go, place, "rewind", 0)
+    for at in some(total, counts(5, 1000), seed):
+        with told(seed=seed, step=at, of=total):
+            whole = in_child(make_one_that_is_gone, place)
+            killed(go, place, "rewind", at)
+            found, turns = in_child(recovered, place)
+            assert found == ({} if turns == 2 else whole)
+        tally("R15 kills", 1)
+
+
 # ---------------------------------------------------------------------- a fork into a directory
 
 

@@ -193,6 +193,25 @@ def test_no_later_rewind_removes_what_was_moved_aside(session: takeback.Session,
 
 
 @pytest.mark.trial("T24")
+def test_a_rewind_of_a_workspace_moves_aside_and_back_too(
+    store: takeback.Store, session: takeback.Session, root: Path
+) -> None:
+    (scan,) = store.workspace(root).timeline(limit=1)
+    with session.tool("shell"):
+        remove(root / "keep.txt")
+        as_directory(root, "keep.txt")
+    broken, own = look(root), inode(root / "keep.txt")
+    workspace = store.workspace(root)
+    assert "keep.txt" in workspace.preview_rewind(scan).stays
+    plan = workspace.preview_rewind(scan, overwrite=["keep.txt"])
+    assert plan.moved == {"keep.txt": "keep.txt.takeback-1"}
+    done = plan.apply()
+    assert (root / "keep.txt").read_text() == "the old content"
+    store.undo(done.id)
+    assert (look(root), inode(root / "keep.txt")) == (broken, own)
+
+
+@pytest.mark.trial("T24")
 def test_an_edit_of_what_came_back_is_kept_and_what_was_moved_aside_stays_there(
     session: takeback.Session, root: Path
 ) -> None:
@@ -346,6 +365,19 @@ def test_a_workspace_that_is_moved_away_and_back_was_not_changed(session: takeba
     assert session.capture_error is None
     session.rewind("begin")
     assert (root / "keep.txt").read_text() == "the old content"
+
+
+@pytest.mark.trial("T21")
+def test_the_files_of_a_workspace_that_is_gone_go_back_to_any_moment(
+    store: takeback.Store, session: takeback.Session, root: Path
+) -> None:
+    before = look(root)
+    (scan,) = store.workspace(root).timeline(limit=1)
+    shutil.rmtree(root)
+    done = store.workspace(root).preview_rewind(scan).apply()
+    assert look(root) == before
+    store.undo(done.id)
+    assert os.listdir(root) == []
 
 
 @pytest.mark.trial("T21", "T32")
