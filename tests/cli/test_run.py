@@ -78,14 +78,28 @@ def test_what_a_program_did_to_files_is_taken_back(world: World) -> None:
     assert (world.project / "sub" / "c.txt").read_text() == "new\n"
 
 
+@pytest.mark.trial("T21")
 def test_a_workspace_that_it_deleted_comes_back_as_it_says(world: World) -> None:
     project = world.project.parent / "doomed"
     (project / "sub").mkdir(parents=True)
     (project / "sub" / "a.txt").write_text("one\n")
     ran = world.process("-C", str(project), "run", "--", "sh", "-c", f"rm -rf '{project}'")
-    told, _, command = ran.stderr.strip().partition(" Restore its files to a new directory with: takeback ")
+    told, _, command = ran.stderr.strip().partition(" Make it again with: takeback ")
     assert (ran.returncode, told) == (0, f"takeback: the workspace {project} is gone.")
     assert not project.exists()
+    world.ok(*shlex.split(command), "-y")
+    assert (project / "sub" / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.trial("T21")
+def test_a_workspace_that_it_deleted_with_its_parent_comes_back_elsewhere_as_it_says(world: World) -> None:
+    project = world.project.parent / "above" / "doomed"
+    (project / "sub").mkdir(parents=True)
+    (project / "sub" / "a.txt").write_text("one\n")
+    ran = world.process("-C", str(project), "run", "--", "sh", "-c", f"rm -rf '{project.parent}'")
+    told, _, command = ran.stderr.strip().partition(" Restore its files to a new directory with: takeback ")
+    assert (ran.returncode, told) == (0, f"takeback: the workspace {project} is gone.")
+    assert not project.parent.exists()
     world.ok(*shlex.split(command))
     assert (project.with_name("doomed.before") / "sub" / "a.txt").read_text() == "one\n"
 

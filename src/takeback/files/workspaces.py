@@ -36,6 +36,7 @@ T_co = TypeVar("T_co", covariant=True)
 _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
 _TRIES = 5
 _CACHED = 20_000
+GONE_WITH_PARENT = "it is gone, and so is the directory that contained it"
 Commit = Callable[[Tx, str, int], T]  # takes the root of what is in the workspace, and the time of the commit
 
 
@@ -485,7 +486,7 @@ def _why_not_gone(tx: Tx, scope: str, path: str) -> str | None:
     if not _standing(tx, scope, timeline.at(path)).tip:
         return "it is not a directory here"
     if not os.path.isdir(os.path.dirname(path)):
-        return "it is gone, and so is the directory that contained it"
+        return GONE_WITH_PARENT
     left = journal.find(tx, scope, name_of(path))
     if left is not None and left.steps:  # what is half done is wherever the directory is now
         return "it is gone, and a change to its files was interrupted: move it back, or make an empty directory there"

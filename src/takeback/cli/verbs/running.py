@@ -173,9 +173,11 @@ def _changes(session: Session, prompt: Message) -> dict[str, int]:
 
 def _words(session: Session, counts: dict[str, int], point: str) -> str:
     place = session.workspace or ""
-    if not os.path.isdir(place) and session.capture_error == _not_captured(place):  # it was there before the run
+    if workspaces.is_gone(place) and workspaces.GONE_WITH_PARENT in (session.capture_error or ""):
         back = shlex.join(["takeback", "fork", point, "--into", f"{place}.before"])
         return f"the workspace {line(place)} is gone. Restore its files to a new directory with: {line(back)}"
+    if workspaces.is_gone(place) and session.capture_error is None:
+        return f"the workspace {line(place)} is gone. Make it again with: takeback rewind {point}"
     if session.capture_error is not None:
         return f"files were not captured: {line(session.capture_error)} (session {point.partition(':')[0]})"
     if not any(counts.values()):
