@@ -194,9 +194,17 @@ class Running(Handle):
         path = self._seen.workspace
         if not path or self._capture.mode == "off":
             return None
-        why = workspaces.why_not(path)
+        why = self._unfit(path)
         self.capture_error = f"the workspace {path!r} is not captured: {why}" if why else None
         return None if why else self._any_place(path)
+
+    def _unfit(self, path: str) -> str | None:
+        """Return why a workspace cannot be captured; None if it can be. One that was captured may be gone."""
+        why = workspaces.why_not(path)
+        if why is None and workspaces.is_gone(path):
+            known = self._store._read(timeline.find, self._store.scope, timeline.at(path))
+            why = None if known is not None and known.root else "it does not exist"
+        return why
 
     def _any_place(self, path: str) -> CapturedDirectory:
         given = self._capture
@@ -272,7 +280,7 @@ class Running(Handle):
             return None
         if self._capture.mode == "off":
             return f"{path} (capture is off)"
-        why = workspaces.why_not(path)
+        why = self._unfit(path)
         return f"{path} ({why})" if why else None
 
     def _captures(self) -> bool:
