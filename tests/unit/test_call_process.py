@@ -1,4 +1,4 @@
-"""The start of a call names the process that runs it, whatever the handle; once that is gone, its outcome is unknown."""
+"""The start of a call names the process that runs it, whatever the handle; once that is gone, its end is unknown."""
 
 import json
 import os

@@ -112,7 +112,7 @@ class Plan:
             end = "/" if each.action in ("mkdir", "rmdir") else ""
             added, removed = self._lines.get(each.path, (0, 0))
             lines = f" +{added} -{removed}" if added or removed else ""
-            by = f"   ({_DONE[mark]} by {line(each.by)})" if each.by else ""
+            by = f"   ({line(each.about).replace('changed', _DONE[mark], 1)})" if each.about else ""
             painted = self._frame.out.paint(mark, _STYLES.get(mark, ""))
             yield f"  {'files' if number == 0 else '':13} {painted} {line(each.path)}{end}{lines}{by}"
         if len(files) > _SHOWN:
@@ -120,9 +120,9 @@ class Plan:
 
     def _left_alone(self) -> Iterator[str]:
         """Yield what does not change, as the library says it, with the flags of this command."""
-        flags = ("--overwrite {}", "--with {}") if self._word == "Rewind" else ("", "")
+        flags = ("--overwrite {quoted}", "--with {session}") if self._word == "Rewind" else ("", "")
         mark = self._frame.out.paint("!", "yellow")
-        for each in self._rewind.left_alone(*flags):
+        for each in self._rewind.left_alone(*flags, "; --json shows all"):
             kind, path = each[:16], each[16:]
             if kind.strip() == "not captured":
                 missed, _, rest = path.partition(";")
@@ -153,6 +153,7 @@ class Plan:
             "other_sessions": rewind.other_sessions,
             "unclear": rewind.unclear,
             "stays": rewind.stays,
+            "moved": rewind.moved,
             "workspace": rewind.workspace,
             "digest": rewind.digest,
             "not_captured": [*rewind.not_captured],

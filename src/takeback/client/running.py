@@ -211,14 +211,12 @@ class Running(Handle):
         until_ms: int | None = None,
         exact: bool = False,
         paths: Iterable[bytes] | None = None,
-        everything: bool = False,
     ) -> Root | None:
         """Record what the workspace holds now; None if it is not captured.
 
         Changes are attributed to ``who``; else to the calls that run through this handle or were ``left`` open; else to
         ``idle``. If all of those are empty, the log is searched for open calls. Those ``left`` open were certainly at
-        work only up to ``until_ms``, and not later if that is ``exact``. ``everything`` relies on no report of the
-        system about what changed.
+        work only up to ``until_ms``, and not later if that is ``exact``.
         """
         place = self._place()
         if place is None:
@@ -228,9 +226,7 @@ class Running(Handle):
         fence = None if held is None else held.fence
         recorder = snapshots.Recorder(*self._key, fence, now_ms, self._store._holder)
         try:
-            session, root = place.record(
-                paths, recorder, who=lambda: self._at_work(who, idle, left, until_ms, exact), everything=everything
-            )
+            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle, left, until_ms, exact))
         except LeaseLost:
             if held is not None:
                 held.lose()
@@ -278,6 +274,10 @@ class Running(Handle):
             return f"{path} (capture is off)"
         why = workspaces.why_not(path)
         return f"{path} ({why})" if why else None
+
+    def _captures(self) -> bool:
+        """Whether this handle is to capture files at all."""
+        return bool(self._seen.workspace) and self._capture.mode != "off"
 
     def _scans(self) -> bool:
         """Whether this handle scans files by itself, whoever holds the lease: a tool run through it may change them."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 KIND, ANNOUNCED, FILE = "snapshot", "announced", "f"
 SWEEPS = "SELECT doc FROM seen WHERE scope = ? AND place = '' AND dir = ?"
 OF_PLACE = f"{SEEN.select} WHERE scope = ? AND place = ?"
+MODE = b"//"  # the mode of the workspace's own directory
 MARK = b"/"  # not a directory's name; holds the sweep count at which all remembered contents were known to exist
 
 SEVERAL, FOUND = "several", "found"  # several authors, whom the timeline knows; what others had done before

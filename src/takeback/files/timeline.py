@@ -122,7 +122,7 @@ def since(tx: Tx, workspace: WorkspaceRow, n: int) -> list[ScanRow]:
     return SCAN.all(tx, SINCE, (workspace.scope, workspace.wid, n))
 
 
-class Step(NamedTuple):
+class ScanPaths(NamedTuple):
     """A scan with what it found changed: path, action and author of the first few paths, and how many more."""
 
     scan: ScanRow
@@ -132,12 +132,12 @@ class Step(NamedTuple):
 
 def page(
     tx: Tx, scope: str, place: DirectoryAt, *, path: bytes | None, since_ms: int, before: int, limit: int
-) -> tuple[WorkspaceRow | None, list[Step], int | None]:
+) -> tuple[WorkspaceRow | None, list[ScanPaths], int | None]:
     """Return steps before a number, newest first, and where the next page begins; only those that touch a ``path``."""
     workspace = find(tx, scope, place)
     if workspace is None:
         return None, [], None
-    key, found = (scope, workspace.wid), list[Step]()
+    key, found = (scope, workspace.wid), list[ScanPaths]()
     while True:
         if path is None:
             rows = SCAN.all(tx, PAGE, (*key, before, since_ms, limit + 1))
@@ -147,7 +147,7 @@ def page(
         for row in rows:
             if row.at_ms < since_ms:
                 return workspace, found, None
-            step = _step(tx, workspace, row, path)
+            step = _paths_of(tx, workspace, row, path)
             if path is None or step.changed:
                 found.append(step)
             if len(found) > limit:
@@ -157,7 +157,7 @@ def page(
         before = rows[-1].n
 
 
-def _step(tx: Tx, workspace: WorkspaceRow, scan: ScanRow, path: bytes | None) -> Step:
+def _paths_of(tx: Tx, workspace: WorkspaceRow, scan: ScanRow, path: bytes | None) -> ScanPaths:
     given, changed = authors.of_scan(scan), list[tuple[bytes, str, Author]]()
     count = 0
     for each, number, action in changes_of(tx, roots.loading(tx, scan.scope), workspace, scan):
@@ -166,7 +166,7 @@ def _step(tx: Tx, workspace: WorkspaceRow, scan: ScanRow, path: bytes | None) ->
         count += 1
         if len(changed) < _SHOWN:
             changed.append((each, action, given[number]))
-    return Step(scan, changed, count - len(changed))
+    return ScanPaths(scan, changed, count - len(changed))
 
 
 def changes_of(

@@ -220,6 +220,8 @@ class CapturedDirectory:
         self._scanner: Scanner | None = None
         self._sweeps = 0
         self._marked = False  # it is recorded that all contents existed at this sweep count
+        self._mode = self._known_mode = b""  # of the directory itself, and as it is recorded
+        self._gone: tuple[tuple[bytes, None], ...] = ()  # what to forget, as the whole directory is gone
         self.last = ""  # the root recorded last
         self.trees = Trees(runner)
         self.name = name_of(path)
@@ -232,13 +234,11 @@ class CapturedDirectory:
         recorder: Recording[T],
         *,
         who: Callable[[], Who] = Who,
-        everything: bool = False,
     ) -> tuple[T, Root]:
         """Scan, keep what is new, and record it in one transaction with what is remembered.
 
         Writes nothing if this root is known to be recorded already. If somebody else recorded a scan meanwhile,
-        everything is scanned again, so that what they saw is never taken for a change back. ``everything`` relies on
-        no report of the system about what changed.
+        everything is scanned again, so that what they saw is never taken for a change back.
         """
         with self._lock:
             paths = None if paths is None else [*paths]
@@ -246,7 +246,7 @@ class CapturedDirectory:
             for _ in range(_TRIES):
                 base = self._standing()
                 # Others have recorded what this process has not seen: what is remembered of other paths is stale.
-                kept = self._kept(paths if base.root == self.last else None, everything=everything)
+                kept = self._kept(paths if base.root == self.last else None)
                 if kept.root == base.root and (found := self._runner.read(recorder.known, self._place, kept.root)):
                     self.last = kept.root
                     return found, kept.value
@@ -261,11 +261,18 @@ class CapturedDirectory:
                     raise
             raise Busy("other processes scan this workspace all the time; try again")
 
-    def _kept(self, paths: list[bytes] | None, *, everything: bool = False) -> _Kept:
+    def _kept(self, paths: list[bytes] | None) -> _Kept:
         """Scan, and store the new contents, except for the last batch."""
         workspace, upload = self._loaded(), Upload(self._runner)
         try:
-            root = _root(workspace.scan(upload, paths, everything=everything))
+            if is_gone(self.path):
+                # A good scan of nothing: whoever was at work deleted everything, the directory included.
+                self._gone = tuple((os.fsencode(path), None) for path in workspace.folders)
+                workspace.close()
+                self._scanner, root = None, _NOTHING
+            else:
+                root = _root(workspace.scan(upload, paths))
+                self._mode = b"%o" % (os.stat(self.path).st_mode & tree.PERMISSIONS)
             data = roots.encode(root)
             name = tree.digest(data).hex()
             if name != self.last:
@@ -287,6 +294,8 @@ class CapturedDirectory:
     def glance(self) -> Root:
         """Scan without keeping anything; ``trees`` can read the trees of this scan."""
         with self._lock:
+            if is_gone(self.path):
+                return _NOTHING
             scanner = self._loaded().copied()
             return _root(scanner.scan(Discard(self.trees)))  # everything: a copy is told nothing by the system
 
@@ -312,6 +321,12 @@ class CapturedDirectory:
                 raise
             self.last = kept.root
             return done
+
+    def mode(self) -> int | None:
+        """Return the mode that the directory itself had in the last scan; None if that is not known."""
+        with self._lock:
+            self._loaded()
+            return int(self._mode, 8) if self._mode else None
 
     def watcher(self) -> Watcher | None:
         """Return a watcher for somebody who waits for changes; None if the system does not report them all here."""
@@ -356,6 +371,7 @@ class CapturedDirectory:
             self._sweeps, self.last, workspace = sweeps, "", self._new()
             notes = self._runner.read(snapshots.remembered, scope, self.memory)
             self._marked = notes.pop(snapshots.MARK, None) == snapshots.mark(sweeps)
+            self._mode = self._known_mode = notes.pop(snapshots.MODE, b"")
             for path, doc in notes.items():
                 workspace.remember(path, doc)
             if not self._marked and not self._all_there(workspace):
@@ -375,9 +391,14 @@ class CapturedDirectory:
 
     def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
         """Return what the last scan has to record for the next one."""
-        assert self._scanner is not None
-        notes, marked, self._marked = tuple(self._scanner.taken_note()), self._marked, True
-        return notes if marked else (*notes, (snapshots.MARK, snapshots.mark(self._sweeps)))
+        notes: tuple[tuple[bytes, bytes | None], ...]
+        notes = self._gone if self._scanner is None else tuple(self._scanner.taken_note())
+        if not self._marked:
+            notes = (*notes, (snapshots.MARK, snapshots.mark(self._sweeps)))
+        if self._mode != self._known_mode:
+            notes = (*notes, (snapshots.MODE, self._mode))
+        self._marked, self._known_mode = True, self._mode
+        return notes
 
     def _all_there(self, scanner: Scanner) -> bool:
         """Whether all contents that the scanner relies on exist."""
@@ -408,6 +429,9 @@ def _standing(tx: Tx, scope: str, place: timeline.DirectoryAt) -> _Standing:
     return _Standing(snapshots.sweeps(tx, scope), tip, root)
 
 
+_NOTHING = Root(tree.EMPTY, 0, [], 0)
+
+
 def _root(seen: Seen) -> Root:
     return Root(seen.root, seen.size, [*seen.missed], seen.missed_count)
 
@@ -435,12 +459,19 @@ def _own_files(runner: Runner, root: str) -> list[str]:
     return [os.path.relpath(file, root)] if file and os.path.commonpath((file, root)) == root else []
 
 
+def is_gone(path: str) -> bool:
+    """Whether nothing is at the path of a workspace: its files are all deleted."""
+    return not os.path.lexists(path)
+
+
 def why_not(path: str) -> str | None:
     """Return why a directory is not captured; None if it can be."""
     if os.name != "posix":
         return "workspaces need a POSIX system"
-    if not os.path.isdir(path):
-        return "it is not a directory here"
+    if os.path.lexists(path) and not os.path.isdir(path):
+        return "it is not a directory"
+    if not os.path.isdir(os.path.dirname(path)):
+        return "it is gone, and so is the directory that contained it"
     real = os.path.realpath(path)
     if real == "/":
         return "it is the whole file system"

@@ -5,6 +5,8 @@ Such a move belongs to the workspace and to no session. It is an operation like 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import codec
@@ -44,6 +46,7 @@ class FilesAt(NamedTuple):
     at_ms: int
     since: int | None
     running: tuple[tuple[SessionRow, bytes], ...]  # sessions with calls that run here, and their processes
+    aside: Mapping[str, str] = MappingProxyType({})  # what the operation that is reversed moved aside
 
 
 def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt:
@@ -57,10 +60,12 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
     running = tuple((row, holder) for row, _, holder in authors.running(tx, workspace))
     if goal.operation is not None:
         row = operations.find(tx, scope, goal.operation)
-        _, n, root = codec.decode(row.before)["files"]["scan"]
+        before = codec.decode(row.before)["files"]
+        _, n, root = before["scan"]
         since = codec.decode(row.after)["files"]["scan"][1]
         scan = timeline.scan_at(tx, workspace, n)
-        return FilesAt(workspace, n, root, row.at_ms if scan is None else scan.at_ms, since, running)
+        at_ms, aside = row.at_ms if scan is None else scan.at_ms, before.get("aside", {})
+        return FilesAt(workspace, n, root, at_ms, since, running, aside)
     n = _scan_of(tx, workspace, goal)
     found = None if n is None else timeline.good_before(tx, workspace, n + 1)
     if found is None or found.root is None:
