@@ -20,9 +20,9 @@ from ..model.session import StoreStats
 from ..ops import feed, feed_reading, operations, scopes, stats, store_identity, sweep, undo
 from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
+from . import workspace as workspaces_
 from .session import Session
 from .store_checkpoints import StoreCheckpoints
-from .workspace import Workspace
 
 if TYPE_CHECKING:
     from ..model.copied import Copying
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..model.report import Repaired, Report
     from ..tables.files import WorkspaceRow
     from .points import Point
+    from .workspace import Workspace
 
 _FEED_PAGE = 500
 _LOOK_SECONDS = 0.5
@@ -163,7 +164,7 @@ class Store(StoreCheckpoints):
 
     def workspace(self, path: str | PathLike[str]) -> Workspace:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""
-        return Workspace(self, path)
+        return workspaces_.Workspace(self, path)
 
     # ------------------------------------------------------------------ the whole store
 
