@@ -188,12 +188,9 @@ class Rewind:
 
     def _planned(self, moment: Moment, trees: Trees, now: bytes, then: Then) -> FilePlan:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        asked, choice = (
-            attribution.Question(then.workspace, then.scan, now, then.claim, then.own, then.fork),
-            self._choice,
-        )
+        wanted, choice = trees.root(then.root).tree, self._choice
+        asked = attribution.Question(then.workspace, then.scan, now, wanted, then.claim, then.own, then.fork)
         self._blame = moment.read(attribution.blame, trees.load, asked)
-        wanted = trees.root(then.root).tree
         self._require_known(trees, now, wanted)
         yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
         aside = {os.fsencode(path): os.fsencode(name) for path, name in then.aside.items()}

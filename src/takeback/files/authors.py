@@ -32,6 +32,7 @@ OF_PATH = "WHERE scope = ? AND wid = ? AND path = ? AND n < ? ORDER BY n DESC LI
 CALLS, TURN, SESSION, OUTSIDE, UNCLEAR, START, RESTORE = (
     *("calls", "turn", "session", "outside", "unclear", "start", "restore"),
 )
+KINDS = (CALLS, TURN, SESSION, OUTSIDE, UNCLEAR, START, RESTORE)
 _MOST_OVER = 64  # sessions whose calls are remembered to have ended
 _SLACK_MS = 20  # by which a file system's clock may lag
 
