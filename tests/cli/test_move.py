@@ -90,8 +90,9 @@ def test_the_plan_names_the_session_that_also_changed_a_path_and_what_was_not_ca
     (others,) = [line for line in lines if line.startswith("  others")]
     assert others.startswith("  others        ! api.py changed later by bash of session 'other', left alone")
     assert f"--with {other.id}" in others
-    for path in (".env", "build"):
-        assert f"  stays         ! {path} is not removed: what is there now is not captured (ignored)" in lines
+    for missed in (".env (ignored)", "build/ (ignored, 3 files)"):
+        assert f"  not captured  {missed}; it does not come back" in lines
+    assert {*document["stays"]} == {".env", "build"}
     work.ok("checkpoint", "later", "-s", "fix-retry")
     (work.project / "pool.py").unlink()
     lines = work.ok("rewind", "fix-retry:later", "-n").out.splitlines()
