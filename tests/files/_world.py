@@ -1,0 +1,435 @@
+"""A directory in which several sessions and a person work, and a model that knows who made every change.
+
+The world is acted upon by one thread, so it is known of each change who made it and whose calls were open then. Whatever
+the store states about a change is compared with that: a stated author must be the true one, candidates must contain it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from _hands import RULES, Hand, is_ignored
+from test_apply import Things, read
+
+import takeback
+from takeback.files import timeline
+from takeback.files.authors import CALLS, OUTSIDE, RESTORE, SESSION, START, TURN, UNCLEAR, Author
+from takeback.tables.files import TOUCHED
+
+PERSON, GUARD = "a person", "guard"
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload(["takeback", "takeback.client.open", "takeback.files.workspaces"])
+_OF_SCAN = "WHERE scope = ? AND wid = ? AND n = ?"
+
+
+class Truth(NamedTuple):
+    """Who really changed a path: a family of sessions with a call, or a person; and whose calls were open then."""
+
+    family: str
+    call: str
+    open: frozenset[str]
+    when: int
+    after: Any
+
+
+class Spot(NamedTuple):
+    """A checkpoint of a session: what the directory held there, and when that was."""
+
+    session: str
+    name: str
+    tree: Things
+    when: int
+
+
+class Running:
+    """A call that is open: in this process, or in another one that can be killed."""
+
+    def __init__(self, session: str, family: str, run: Any, names: frozenset[bytes]) -> None:
+        self.session, self.family, self.names = session, family, names
+        self._run = run
+        self.id: str = run.call.id
+
+    def end(self, how: str) -> None:
+        if how == "interrupted":
+            self._run.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+        elif how == "failed":
+            self._run.__exit__(ValueError, ValueError("it failed"), None)
+        else:
+            self._run.result("ok")
+
+
+class Elsewhere:
+    """A call that is open in a process of its own."""
+
+    def __init__(self, world: World, session: str, family: str, *, leased: bool) -> None:
+        self.session, self.family, self.names = session, family, frozenset[bytes]()
+        self._ours, theirs = _PROCESSES.Pipe()
+        made = world.handle(session)
+        about = os.fspath(world.file), made.id, leased
+        self._process = _PROCESSES.Process(target=_work_elsewhere, args=(theirs, *about), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.id = self.ask("open")
+
+    def ask(self, what: str) -> str:
+        self._ours.send(what)
+        assert self._ours.poll(10), f"the other process does not answer to {what!r}"
+        answer: str = self._ours.recv()
+        assert not answer.startswith("!"), answer
+        return answer
+
+    def end(self, how: str) -> None:
+        self.ask("end")
+        self.ask("leave")
+        self._process.join()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _work_elsewhere(pipe: Any, file: str, session_id: str, leased: bool) -> None:
+    """Do in another process what is asked for through a pipe."""
+    store, run = takeback.open(file, durability="relaxed"), None
+    session = store.get_session(session_id)
+    while True:
+        what = pipe.recv()
+        try:
+            if what == "open":
+                if leased:
+                    session.__enter__()
+                run = session.tool("shell", {"command": "make"})
+                run.__enter__()
+                pipe.send(run.call.id)
+            elif what == "note":
+                session.note("still at work")
+                pipe.send("noted")
+            elif what == "end":
+                assert run is not None
+                run.result("ok")
+                pipe.send("ended")
+            else:
+                if leased:
+                    session.__exit__(None, None, None)
+                store.close()
+                pipe.send("left")
+                return
+        except Exception as error:
+            pipe.send(f"! {type(error).__name__}: {error}")
+
+
+class World:
+    """A directory, a store, its sessions, and what is true of them."""
+
+    def __init__(self, place: Path, *, sessions: dict[str, str] | None = None) -> None:
+        """``sessions``: names, each with its family."""
+        self.root, self.file = place / "w", place / "s.db"
+        self.root.mkdir(parents=True)
+        (self.root / ".gitignore").write_bytes(RULES)
+        (self.root / "a").write_bytes(b"first")
+        self.families = sessions or {"one": "one", "two": "two", "helper": "one", GUARD: GUARD}
+        self.where: dict[str, Path] = {}
+        self.ids: dict[str, str] = {}
+        self.leased: set[str] = set()
+        self.open: list[Running | Elsewhere] = []
+        self.left: list[tuple[str, str]] = []  # family and call: open in the log though nobody runs them, as is known
+        self.history: dict[bytes, list[Truth]] = {}
+        self.spots: list[Spot] = []
+        self.now, self.log = 0, list[str]()
+        self.counts = Counter[str]()
+        self._checked: dict[str, int] = {}
+        self._handles: dict[str, takeback.Session] = {}
+        self.start()
+        self.user("one")
+
+    # ------------------------------------------------------------------ the store
+
+    def start(self) -> None:
+        self._stack = ExitStack()
+        self.store = self._stack.enter_context(takeback.open(self.file, durability="relaxed"))
+        self._handles = {}
+        for name in self.leased:
+            self._enter(name)
+
+    def stop(self) -> None:
+        self._handles = {}
+        self._stack.close()
+
+    def close(self) -> None:
+        for each in self.open:
+            if isinstance(each, Elsewhere):
+                each.kill()
+        self.stop()
+
+    def _enter(self, name: str) -> None:
+        made = self._stack.enter_context(self.store.session(self.handle(name)))
+        self._handles[name] = made
+
+    def handle(self, name: str) -> takeback.Session:
+        """Return a session: its handle with the lease, or one that was just got without it."""
+        if name in self._handles:
+            return self._handles[name]
+        if name in self.ids:
+            return self.store.get_session(self.ids[name])
+        family = self.families[name]
+        if family == name:
+            made = self.store.create_session(name, workspace=self.where.get(name, self.root))
+        else:
+            made = self.handle(family).spawn(f"help {name}", workspace=self.where.get(name)).session
+        self.ids[name] = made.id
+        return made
+
+    def lease(self, name: str) -> None:
+        """Take the lease of a session for the rest of this process's run."""
+        if name not in self.leased and name in self.ids:
+            self._enter(name)
+            self.leased.add(name)
+
+    # ------------------------------------------------------------------ changes
+
+    def tree(self) -> Things:
+        return read(self.root, ours=True)
+
+    def change(self, family: str, call: str, does: Callable[[], str]) -> None:
+        """Change files, and remember who did it."""
+        before, self.now = self.tree(), self.now + 1
+        self.log.append(f"{self.now} {family} {call}: {does()}")
+        after = self.tree()
+        open_now = frozenset({*(each.family for each in self.open), *(family for family, _ in self.left)})
+        for path in different(before, after):
+            truth = Truth(family, call, open_now, self.now, after.get(path))
+            self.history.setdefault(path, []).append(truth)
+
+    def act(self, family: str, call: str, rng: random.Random, names: frozenset[bytes] = frozenset()) -> None:
+        """Let somebody make a few changes: to the paths that their call names, or to any that no other call names."""
+        if names:
+            hand = Hand(self.root, rng)
+            self.change(family, call, lambda: f"write {sorted(names)} {[self._write(hand, each) for each in names]}")
+            return
+        taken = {name for each in self.open for name in each.names}
+        for _ in range(rng.randrange(1, 4)):
+            hand = _Careful(self.root, rng, taken)
+            self.change(family, call, hand.act)
+
+    def _write(self, hand: Hand, path: bytes) -> bool:
+        whole = os.path.join(os.fsencode(self.root), path)
+        if os.path.isdir(whole) or os.path.islink(whole) or not os.path.isdir(os.path.dirname(whole)):
+            return False
+        hand.write(whole, hand.data() + b"%d" % self.now)
+        return True
+
+    def write_rules(self, family: str, call: str, rules: bytes) -> None:
+        self.change(family, call, lambda: f"rules {(self.root / '.gitignore').write_bytes(rules)}")
+
+    # ------------------------------------------------------------------ sessions
+
+    def user(self, name: str) -> None:
+        self.log.append(f"  {name}: a turn")
+        self.handle(name).user(f"turn {self.now}")
+        self.check()
+
+    def begin(self, name: str, rng: random.Random, *, named: bool = False, paths: bool = False) -> Running:
+        """Open a call; ``named`` ones say in their arguments what they change."""
+        names, arguments = frozenset[bytes](), {"command": "make all"}
+        if named:
+            path = rng.choice((b"n1", b"n2", b"src-named", b"n 3"))
+            names, arguments = frozenset((path,)), {"file_path": os.fsdecode(path), "content": "..."}
+        only = [os.fsdecode(each) for each in names] if named and paths else None
+        run = self.handle(name).tool("write" if named else "shell", arguments, paths=only)
+        run.__enter__()
+        made = Running(name, self.families[name], run, names)
+        self.log.append(f"  {name}: begin {made.id[-6:]} {sorted(names)} {'only these' if only else ''}")
+        self.open.append(made)
+        self.check()
+        return made
+
+    def begin_elsewhere(self, name: str, *, leased: bool = False) -> Elsewhere:
+        """Open a call in a process of its own."""
+        made = Elsewhere(self, name, self.families[name], leased=leased)
+        self.log.append(f"  {name}: begin elsewhere {made.id[-6:]} {leased=}")
+        self.open.append(made)
+        self.check()
+        return made
+
+    def work(self, call: Running | Elsewhere, rng: random.Random) -> None:
+        self.act(call.family, call.id, rng, call.names)
+
+    def end(self, call: Running | Elsewhere, how: str = "ended") -> None:
+        self.log.append(f"  {call.session}: {how} {call.id[-6:]}")
+        call.end(how)
+        self.open.remove(call)
+        self.check()
+
+    def kill(self, call: Elsewhere) -> None:
+        self.log.append(f"  {call.session}: killed {call.id[-6:]}")
+        call.kill()
+        self.open.remove(call)
+
+    def checkpoint(self, name: str) -> Spot:
+        spot = Spot(name, f"{name} at {self.now} {len(self.spots)}", self.tree(), self.now)
+        self.log.append(f"  {name}: checkpoint {spot.name!r}")
+        self.handle(name).checkpoint(spot.name)
+        self.spots.append(spot)
+        self.check()
+        return spot
+
+    # ------------------------------------------------------------------ what is stated
+
+    def require(self, holds: object, what: str) -> None:
+        """Fail with what happened so far unless something holds."""
+        if not holds:
+            raise AssertionError("\n".join([what, *self.log[-60:]]))
+
+    def check(self) -> None:
+        """Compare all scans since the last check with what is true."""
+        for where in {self.root, *self.where.values()}:
+            for path, author in self._stated(where):
+                self._judge(path, author)
+
+    def _stated(self, where: Path) -> Iterator[tuple[bytes, Author]]:
+        """Yield what was recorded since: each changed path, as seen from the whole directory, with its author."""
+        scope, inside = self.store.scope, os.fsencode(where.relative_to(self.root))
+        workspace = self.store._read(timeline.find, scope, timeline.at(os.path.realpath(where)))
+        if workspace is None:
+            return
+        since, self._checked[workspace.uid] = self._checked.get(workspace.uid, 0), workspace.tip
+        for scan in reversed(self.store._read(timeline.since, workspace, since)):
+            given = timeline.authors_of(scan)
+            for row in self.store._read(TOUCHED.all, _OF_SCAN, (scope, workspace.wid, scan.n)):
+                yield os.path.normpath(os.path.join(inside, row.path)), given[row.author]
+
+    def name_of(self, number: int) -> str:
+        """Return the family of a session by its number."""
+        for name, session_id in self.ids.items():
+            if self.store.get_session(session_id)._seen.sid == number:
+                return self.families[name]
+        raise AssertionError(f"there is no session {number}")
+
+    def _judge(self, path: bytes, author: Author) -> None:
+        if author.kind in (START, RESTORE):
+            return
+        self.require(self.history.get(path), f"{path!r} is stated to be changed by {author}, but nobody changed it")
+        truth = self.history[path][-1]
+        families = {self.name_of(sid): ids for sid, ids in author.who}
+        self._count(truth, author)
+        said = f"{path!r} is stated to be changed by {author.kind} {families}, but it was {truth[:4]}"
+        if author.kind == OUTSIDE:
+            self.require(truth.family == PERSON, said)
+        elif author.kind == UNCLEAR:
+            self.require(truth.family in (PERSON, *families), said)
+        elif author.kind in (SESSION, TURN):
+            self.require([*families] == [GUARD], said)
+            self.require(truth.family == PERSON, said)
+        else:
+            self.require(author.kind == CALLS, said)
+            self.require(len(families) == 1, said)
+            if truth.family == PERSON:  # nobody can tell a person from a call that is open
+                self.require(truth.open & families.keys(), said)
+            else:
+                self.require(truth.family in families, said)
+                calls = {call for sid, ids in author.who for call in ids}
+                self.require(truth.call in calls, said)
+
+    def _count(self, truth: Truth, author: Author) -> None:
+        where = "overlapping" if len(truth.open) > 1 else "alone"
+        self.counts[f"{where} changes"] += 1
+        self.counts[f"{where} unclear"] += author.kind == UNCLEAR
+
+    # ------------------------------------------------------------------ moves
+
+    def rewind(self, spot: Spot, *, again: bool = False, **how: Any) -> None:
+        """Go back; see that the plan is what happens, and that nothing of others' is lost."""
+        session, family = self.handle(spot.session), self.families[spot.session]
+        before = self.tree()
+        self.log.append(f"  {spot.session}: rewind to {spot.name!r} {how}")
+        planned = session.preview_rewind(spot.name, **how)
+        self.require(self.tree() == before, "a preview changed files")
+        self._check_plan(planned, spot, family, before, how)
+        planned.apply()
+        self.check()
+        self.now += 1
+        after = self.tree()
+        steps = {os.fsencode(each.path) for each in planned.files}
+        self.require({*different(before, after)} == steps, f"plan and effect differ: {steps} {different(before, after)}")
+        for path in steps:
+            found = {_plain(spot.tree.get(path)), *(_plain(each.after) for each in self.since(path, spot.when))}
+            self.require(_plain(after.get(path)) in found, f"{path!r} came back as {after.get(path)!r}")
+        self.restored(family, steps, after)
+        if again:
+            self._undo(session, family, before, steps)
+
+    def _undo(self, session: takeback.Session, family: str, before: Things, steps: set[bytes]) -> None:
+        after = self.tree()
+        if not steps and not session.operations(limit=1):
+            return
+        for does, wanted in (("undo", before), ("redo", after), ("undo", before)):
+            self.log.append(f"  {session.name}: {does}")
+            getattr(session, does)()
+            self.now += 1
+            found = self.tree()
+            self.require(found == wanted, f"{does} is not exact: {different(found, wanted)}")
+            self.check()
+            self.restored(family, steps, found)
+
+    def restored(self, family: str, paths: set[bytes], after: Things) -> None:
+        for path in paths:
+            truth = Truth(family, "restore", frozenset({family}), self.now, after.get(path))
+            self.history.setdefault(path, []).append(truth)
+
+    def since(self, path: bytes, when: int) -> list[Truth]:
+        return [each for each in self.history.get(path, []) if each.when > when]
+
+    def _check_plan(
+        self, planned: takeback.Rewind, spot: Spot, family: str, before: Things, how: dict[str, Any]
+    ) -> None:
+        taken = {family, *(self.families[each] for each in self.named(how.get("sessions", ())))}
+        steps = {os.fsencode(each.path) for each in planned.files}
+        kept, others, unclear, stays = (
+            {os.fsencode(each) for each in found}
+            for found in (planned.kept, planned.others, planned.unclear, planned.stays)
+        )
+        forced = "overwrite" in how
+        for path in steps:
+            last = self.since(path, spot.when)[-1:]
+            self.require(last, f"{path!r} would change, but nobody changed it since")
+            own = last[0].family in taken or (last[0].family == PERSON and last[0].open & taken)
+            self.require(own or forced, f"{path!r} would be lost: {last[0][:4]}")
+        for path in kept | others:
+            foreign = [each for each in self.since(path, spot.when) if each.family not in taken]
+            self.require(foreign, f"{path!r} is stated to be others', but only {taken} changed it")
+        wanted = how.get("paths")
+        for path in different(before, spot.tree):
+            if is_ignored(path) or (wanted is not None and os.fsdecode(path) not in wanted):
+                continue
+            self.require(path in steps | kept | others | unclear | stays, f"{path!r} differs, and the plan does not name it")
+
+    def named(self, others: Any) -> list[str]:
+        if others == "all":
+            return [*self.families]
+        return [name for name, session_id in self.ids.items() if session_id in others]
+
+
+class _Careful(Hand):
+    """A hand that leaves alone what another call names in its arguments."""
+
+    def __init__(self, root: Path, rng: random.Random, taken: set[bytes]) -> None:
+        super().__init__(root, rng)
+        self._taken = {os.path.join(os.fsencode(root), each) for each in taken}
+
+    def _all(self, kind: str) -> list[bytes]:
+        return [each for each in super()._all(kind) if each not in self._taken]
+
+
+def different(one: Things, other: Things) -> list[bytes]:
+    return sorted(path for path in {*one, *other} if one.get(path) != other.get(path))
+
+
+def _plain(thing: Any) -> str:
+    return repr(thing)
