@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
-from takeback.client import agent, attachments, rewind, session, state, store, streams, tools
+from takeback.client import agent, attachments, rewind, session, state, store, streams, tools, workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "takeback" / "aio.py"
@@ -30,10 +30,19 @@ HANDLES: dict[str, type] = {
     "ToolRun": tools.ToolRun,
     "Stream": streams.Stream,
     "Rewind": rewind.Rewind,
+    "Workspace": workspace.Workspace,
     "Attachment": attachments.Attachment,
 }
 ENTERED = {"Session", "Stream"}  # results that ``async with`` can enter without an ``await`` before
-NO_IO = {"tool", "retry", "scoped", "to_dict", "runtime", "due"}  # methods that only use what the handle holds
+NO_IO = {
+    "tool",
+    "retry",
+    "scoped",
+    "workspace",
+    "to_dict",
+    "runtime",
+    "due",
+}  # methods that only use what the handle holds
 WAITING = {"session", "receive", "wait", "ask_approval"}  # methods that may wait for others
 LIVE = {"follow"}  # iterators that wait for events: each has a private form that can be stopped
 # Names that annotations may use, and the modules that the generated module imports them from.
@@ -78,6 +87,7 @@ NAMES: dict[str, str] = {
     "Purged": ".model.purge",
     "Repaired": ".model.report",
     "Report": ".model.report",
+    "Scan": ".model.scan",
     "Head": ".model.session",
     "Stats": ".model.session",
     "StoreStats": ".model.session",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         AsyncStore,
         AsyncStream,
         AsyncToolRun,
+        AsyncWorkspace,
         aopen,
     )
     from .client.agent import Agent
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from .client.store import Store
     from .client.streams import Stream
     from .client.tools import ToolRun
+    from .client.workspace import Workspace
     from .context.tokens import offline_tokens
     from .context.value import Context
     from .errors import (
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from .model.page import Page
     from .model.purge import Pruned, Purged
     from .model.report import Problem, Repaired, Report
+    from .model.scan import Scan, ScanChange
     from .model.session import Head, Stats, StoreStats
     from .model.subagents import Sent, Spawned, Tree
     from .model.tools import ToolCall, ToolResult
@@ -103,6 +106,7 @@ __all__ = [
     "AsyncStore",
     "AsyncStream",
     "AsyncToolRun",
+    "AsyncWorkspace",
     "Attachment",
     "BackendError",
     "Branch",
@@ -144,6 +148,8 @@ __all__ = [
     "Report",
     "Resolved",
     "Rewind",
+    "Scan",
+    "ScanChange",
     "SchemaTooNew",
     "Sent",
     "Session",
@@ -163,6 +169,7 @@ __all__ = [
     "Turn",
     "Unsupported",
     "Usage",
+    "Workspace",
     "__version__",
     "aopen",
     "copy",
@@ -188,6 +195,7 @@ _WHERE = {
     "client.store": "Store",
     "client.streams": "Stream",
     "client.tools": "ToolRun",
+    "client.workspace": "Workspace",
     "context.tokens": "offline_tokens",
     "context.value": "Context",
     "errors": "Ambiguous BackendError Busy Closed Conflict Corrupt Error Invalid LeaseLost NotFound SchemaTooNew"
@@ -207,6 +215,7 @@ _WHERE = {
     "model.page": "Page",
     "model.purge": "Pruned Purged",
     "model.report": "Problem Repaired Report",
+    "model.scan": "Scan ScanChange",
     "model.session": "Head Stats StoreStats",
     "model.subagents": "Sent Spawned Tree",
     "model.tools": "ToolCall ToolResult",
@@ -216,7 +225,7 @@ _WHERE = {
     "prices": "priced",
     "storage.base": "Capabilities",
     "aio": "AsyncAgent AsyncAgentState AsyncAttachment AsyncRewind AsyncSession AsyncSessionState AsyncStore"
-    " AsyncStream AsyncToolRun aopen",
+    " AsyncStream AsyncToolRun AsyncWorkspace aopen",
     "portal": "AsyncReader",
 }
 _RENAMED = {"open": "open_store"}

@@ -28,6 +28,7 @@ from .client.store import Store
 from .client.store_sessions import NewSession
 from .client.streams import Stream
 from .client.tools import ToolRun
+from .client.workspace import Workspace
 from .clock import Clock
 from .context.tokens import Count
 from .context.value import Context
@@ -46,6 +47,7 @@ from .model.operation import Operation
 from .model.page import Page
 from .model.purge import Pruned, Purged
 from .model.report import Repaired, Report
+from .model.scan import Scan
 from .model.session import Head, Stats, StoreStats
 from .model.subagents import Sent, Spawned, Tree
 from .model.tools import ToolCall
@@ -523,6 +525,10 @@ class AsyncStore:
     async def redo(self) -> Operation:
         """Redo what the last undo made through this handle took back."""
         return await self._portal.run(lambda: self._sync.redo())
+
+    def workspace(self, path: str | PathLike[str]) -> AsyncWorkspace:
+        """Return a directory of this machine: who changed what in it, and its files back at any moment."""
+        return AsyncWorkspace(self._portal, self._sync.workspace(path))
 
     def events(self, after: str | None = None) -> AsyncIterator[Change]:
         """Yield every change after a cursor up to now, in commit order."""
@@ -2005,6 +2011,56 @@ class AsyncRewind:
 
     def __str__(self) -> str:
         return str(self._sync)
+
+
+class AsyncWorkspace:
+    """A directory as a store knows it; ``store.workspace(path)`` returns one. ``path`` is its real path."""
+
+    def __init__(self, portal: Portal, sync: Workspace) -> None:
+        self._portal, self._sync = portal, sync
+
+    async def timeline(
+        self,
+        *,
+        path: str | PathLike[str] | None = None,
+        since: datetime | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[Scan]:
+        """List what changed here and who changed it, newest first; ``path`` restricts it to one file or directory."""
+        return await self._portal.run(lambda: self._sync.timeline(path=path, since=since, limit=limit, cursor=cursor))
+
+    async def preview_rewind(
+        self,
+        moment: datetime | Scan | Checkpoint | tuple[AsyncSession | str, Point],
+        *,
+        paths: Iterable[str | PathLike[str]] | None = None,
+        overwrite: Iterable[str | PathLike[str]] | Literal["all"] = (),
+    ) -> AsyncRewind:
+        """Return what going back to a moment would do to the files here, whoever changed them since.
+
+        The last good scan at or before the moment counts; ``target_at`` says when that was. ``paths`` restricts it to
+        these paths and what is below them. ``overwrite`` names paths to restore even if what is there now was not
+        captured. Conversations stay. ``store.undo`` takes it back.
+        """
+        return AsyncRewind(
+            self._portal,
+            await self._portal.run(lambda: self._sync.preview_rewind(unwrap(moment), paths=paths, overwrite=overwrite)),
+        )
+
+    async def preview_undo(self, operation: Operation | str | None = None) -> AsyncRewind:
+        """Return what undoing the last change of these files, or a given one, would do; ``apply`` does it.
+
+        If that change was a session's, its conversation goes with it.
+        """
+        return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_undo(operation)))
+
+    async def preview_redo(self) -> AsyncRewind:
+        """Return what redoing the last undo of a change of these files would do; ``apply`` does it."""
+        return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_redo()))
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
 
 
 class AsyncAttachment:

@@ -192,10 +192,11 @@ class Walk:
         """A preview that is no longer true changes nothing."""
         planned = self.session.preview_rewind(rng.choice([*self.path.values()]).target)
         steps = [each.path for each in planned.files if each.action in ("overwrite", "delete", "chmod")]
+        steps = [each for each in steps if not (self.root / each).is_dir() or (self.root / each).is_symlink()]
         if not steps:
             return
         stale = rng.choice(steps)
-        (self.root / stale).parent.joinpath(os.path.basename(stale)).unlink()
+        (self.root / stale).unlink()
         self.touched[os.fsencode(stale)] = self.now
         before = self.tree()
         with pytest.raises(takeback.Conflict):

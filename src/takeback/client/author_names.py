@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..files.authors import Author
+from ..files.authors import OUTSIDE, RESTORE, UNCLEAR, Author
 from ..ops import calls, sessions
 from ..ops.sessions import SessionRow
 from ..storage.runner import Moment
@@ -17,9 +17,16 @@ class AuthorNames:
         self._rows: dict[int, SessionRow | None] = {}
 
     def said(self, author: Author, turn: int) -> str:
-        """Describe who changed a path."""
-        if self._moment is None or not author.who:
+        """Describe who changed a path; empty if that is not known here."""
+        if self._moment is None:
             return ""
+        if author.kind == UNCLEAR:
+            return self.candidates(author)
+        if author.kind == RESTORE:
+            return f"a rewind{f' of {self._all(author, 0)}' if author.who else ''}"
+        return "someone outside" if author.kind == OUTSIDE else self._all(author, turn)
+
+    def _all(self, author: Author, turn: int) -> str:
         return " and ".join(self._one(sid, ids, turn) for sid, ids in author.who)
 
     def candidates(self, author: Author) -> str:
@@ -28,8 +35,16 @@ class AuthorNames:
 
     def ids(self, author: Author) -> str:
         """Return the id of the session that changed a path."""
-        row = self._row(author.who[0][0])
-        return "" if row is None else row.id
+        return self.id_of(author.who[0][0]) or ""
+
+    def all_ids(self, author: Author) -> tuple[str, ...]:
+        """Return the ids of the sessions that changed a path, or may have."""
+        return tuple(found for sid, _ in author.who if (found := self.id_of(sid)) is not None)
+
+    def id_of(self, sid: int) -> str | None:
+        """Return the id of a session by its number; None if it was purged."""
+        row = self._row(sid)
+        return None if row is None else row.id
 
     def _one(self, sid: int, call_ids: tuple[str, ...], turn: int) -> str:
         row = self._row(sid)

@@ -29,7 +29,7 @@ from .reading import Reading, make_messages
 from .running import Running
 
 if TYPE_CHECKING:
-    from ..files.workspaces import Trees, CapturedDirectory
+    from ..files.workspaces import CapturedDirectory, Trees
     from ..model.comparison import Comparison, Side
     from ..model.files import Diff, FileDiff, FileState
     from .points import Point
@@ -103,7 +103,9 @@ class Files(Running, Reading):
     def _captured(self) -> bool:
         return self._ask(history.is_captured)
 
-    def _file_differences(self, trees: Trees, place: CapturedDirectory | None, a: Point, b: Point | None) -> Iterator[FileDiff]:
+    def _file_differences(
+        self, trees: Trees, place: CapturedDirectory | None, a: Point, b: Point | None
+    ) -> Iterator[FileDiff]:
         if b is None and place is not None:
             now, trees = place.glance(), place.trees
         else:

@@ -27,7 +27,7 @@ from ..files.disk import preview
 from ..files.disk.identity import identity
 from ..files.disk.preview import FilePlan
 from ..files.roots import Root
-from ..files.workspaces import Commit, Trees, CapturedDirectory
+from ..files.workspaces import CapturedDirectory, Commit, Trees
 from ..model import files, html, tree, words
 from ..model.operation import Operation
 from ..model.session import Stats
@@ -207,6 +207,8 @@ class Rewind:
 
     def _file_change(self, step: Any, names: AuthorNames) -> FileChange:
         author, turn = self._blame.by.get(step.path, (_UNKNOWN, 0))
+        if step.path in self._blame.kept:  # to be restored all the same
+            author, turn = self._blame.kept[step.path].author, 0
         call_ids = tuple(call for _, ids in author.who for call in ids)
         return files.FileChange(os.fsdecode(step.path), preview.action(step), names.said(author, turn), call_ids)
 

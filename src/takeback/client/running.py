@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import codec, presence
 from ..errors import BackendError, Busy, Closed, Error, Invalid, LeaseLost, StorageFull, Unsupported
-from ..files import changes, journal, snapshots, workspaces
+from ..files import changes, journal, snapshots, timeline, workspaces
 from ..files.authors import CALLS, OUTSIDE, SESSION, TURN
 from ..files.disk import paths, scan
 from ..files.workspaces import Who
@@ -181,6 +181,7 @@ class Running(Handle):
 
     _capture = Capture()
     _running: frozenset[str] = frozenset()  # calls that run through this handle
+    _owing: frozenset[str] = frozenset()  # calls whose changes no good scan has seen yet
     capture_error: str | None = None
     """Why the last scan of the workspace failed; None if it succeeded."""
     recovered: str | None = None
@@ -230,7 +231,7 @@ class Running(Handle):
             if held is not None:
                 held.lose()
             raise
-        self._seen = session
+        self._seen, self._owing = session, frozenset()
         if held is not None:
             held.sure = max(held.sure, session.updated)
         return root
@@ -251,7 +252,7 @@ class Running(Handle):
     def _at_work(self, who: str | None, idle: str | None, left: Sequence[str], until_ms: int | None) -> Who:
         if who is not None:
             return Who(who)
-        running = tuple(left) or tuple(sorted(self._running))
+        running = tuple(left) or tuple(sorted(self._running | self._owing))
         return Who(None if running else idle, running, until_ms)
 
     def _scan_by_hand(self) -> None:
@@ -282,6 +283,23 @@ class Running(Handle):
             self._scan_files(**how)  # type: ignore[arg-type]
         except (Busy, Unsupported, StorageFull, BackendError, OSError) as error:
             self.capture_error = str(error)
+            self._owe(error)
+
+    def _owe(self, error: Exception) -> None:
+        """Remember that a scan failed: what changed since the last good one belongs to the calls that ran meanwhile."""
+        why, running = words.of_error(error), tuple(sorted(self._running | self._owing))
+        try:
+            self._do(
+                timeline.failed,
+                *self._key,
+                timeline.at(self._seen.workspace),
+                running,
+                why,
+                now_ms=self._store._clock.now_ms(),
+            )
+            self._owing = frozenset()
+        except Error:  # the store cannot be written either, so this handle remembers it
+            self._owing = frozenset(running)
 
     def capture_files(self) -> None:
         """Scan the workspace now, even without the lease: for boundaries that only the caller knows.
@@ -351,24 +369,19 @@ class Running(Handle):
 
     def _path_in(self, path: str | bytes | PathLike[str]) -> bytes:
         """Return a path relative to the workspace; raises ``Invalid`` if it is outside."""
-        root, given = self._seen.workspace, _text_of(path)
+        root = self._seen.workspace
         if not root:
             raise Invalid("this session has no workspace, so no files are captured; create it with workspace=")
-        whole = os.path.normpath(os.path.join(root, given))
-        folder = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
-        inside = os.path.relpath(folder, root)
-        if inside == "." or inside.split("/")[0] == "..":
-            raise Invalid(f"{given!r} is not inside the workspace {root!r}")
-        return os.fsencode(paths.relative(inside))
+        return inside(root, path)
 
     def _path_then(self, path: str | bytes | PathLike[str]) -> bytes:
         """Return a path as snapshots name it; a loaded session has no workspace and takes relative paths only."""
         if self._seen.workspace:
             return self._path_in(path)
-        inside = os.path.normpath(_text_of(path))
-        if os.path.isabs(inside) or inside.split("/")[0] in (".", ".."):
-            raise Invalid(f"this session has no workspace here; pass {inside!r} relative to the workspace that it had")
-        return os.fsencode(paths.relative(inside))
+        given = os.path.normpath(_text_of(path))
+        if os.path.isabs(given) or given.split("/")[0] in (".", ".."):
+            raise Invalid(f"this session has no workspace here; pass {given!r} relative to the workspace that it had")
+        return os.fsencode(paths.relative(given))
 
 
 class _Watch:
@@ -414,6 +427,17 @@ def _ending(error: BaseException | None) -> tuple[str | None, dict[str, Any]]:
     if isinstance(error, Exception | SystemExit):
         return "error", {"error": words.of_error(error)}
     return INTERRUPTED, {"why": type(error).__name__}
+
+
+def inside(root: str, path: object) -> bytes:
+    """Return a path relative to a workspace; raises ``Invalid`` if it is outside."""
+    given = _text_of(path)
+    whole = os.path.normpath(os.path.join(root, given))
+    folder = os.path.join(os.path.realpath(os.path.dirname(whole)), os.path.basename(whole))
+    found = os.path.relpath(folder, root)
+    if found == "." or found.split("/")[0] == "..":
+        raise Invalid(f"{given!r} is not inside the workspace {root!r}")
+    return os.fsencode(paths.relative(found))
 
 
 def _text_of(path: object) -> str:

@@ -11,7 +11,8 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from ..errors import Closed, Invalid, Unsupported
+from ..errors import Closed, Conflict, Invalid, Unsupported
+from ..files import timeline
 from ..model import html
 from ..model.operation import Operation
 from ..model.page import Page
@@ -21,6 +22,7 @@ from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
 from .session import Session
 from .store_checkpoints import StoreCheckpoints
+from .workspace import Workspace
 
 if TYPE_CHECKING:
     from ..model.copied import Copying
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ..model.feed import Change
     from ..model.purge import Pruned
     from ..model.report import Repaired, Report
+    from ..tables.files import WorkspaceRow
     from .points import Point
 
 _FEED_PAGE = 500
@@ -128,9 +131,11 @@ class Store(StoreCheckpoints):
         wanted = arguments.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
         made = [each.id for each in self._operations if each.kind not in _NOT_UNDONE]
         if not self.capabilities.read_only:
-            chosen, session_id = self._read(undo.chosen_undo, self.scope, wanted, made)
-            if session_id is not None:
-                return self.get_session(session_id).undo(chosen)
+            chosen = self._read(undo.chosen_undo, self.scope, wanted, made)
+            if chosen.session is not None:
+                return self.get_session(chosen.session).undo(chosen.id)
+            if chosen.workspace is not None:
+                return self._again("undo", chosen.id, chosen.workspace)
         now_ms = self._clock.now_ms()
         done = self._write_as(ALONE, undo.undo_chosen, self.scope, wanted, made, now_ms=now_ms).operation
         self._made(done)
@@ -140,13 +145,25 @@ class Store(StoreCheckpoints):
         """Redo what the last undo made through this handle took back."""
         undone = [each.id for each in self._operations if each.kind == "undo"]
         if not self.capabilities.read_only:
-            _, session_id = self._read(undo.chosen_redo, self.scope, undone)
-            if session_id is not None:
-                return self.get_session(session_id).redo()
+            chosen = self._read(undo.chosen_redo, self.scope, undone)
+            if chosen.session is not None:
+                return self.get_session(chosen.session).redo()
+            if chosen.workspace is not None:
+                return self._again("redo", chosen.id, chosen.workspace)
         now_ms = self._clock.now_ms()
         done = self._write_as(ALONE, undo.redo_chosen, self.scope, undone, now_ms=now_ms).operation
         self._made(done)
         return done
+
+    def _again(self, kind: str, operation: str, files: WorkspaceRow) -> Operation:
+        """Undo or redo a change of files that belongs to no session."""
+        if files.machine != timeline.at(files.path).machine:
+            raise Conflict(f"that operation changed files in {files.path!r} on another machine; {kind} it there")
+        return self.workspace(files.path)._planned_again(kind, operation, shown=False).apply()
+
+    def workspace(self, path: str | PathLike[str]) -> Workspace:
+        """Return a directory of this machine: who changed what in it, and its files back at any moment."""
+        return Workspace(self, path)
 
     # ------------------------------------------------------------------ the whole store
 

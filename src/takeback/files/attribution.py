@@ -2,8 +2,8 @@
 
 The timeline is walked backwards. What the session, its sub-agents and whoever else is to be taken back changed goes
 back. The last change of somebody else stops it: that state is kept, and is what the path goes back to if the session
-changed it again afterwards. A rewind is no change of its own: behind it, the path is as it was at the scan that it
-went back to.
+changed it again afterwards. A rewind, whoever made it, is no change of its own: behind it, the path is as it was at the
+scan that it went back to.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..model.tree import Load
 from ..ops import log, sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from ..tables.files import TOUCHED, ScanRow, WorkspaceRow
+from ..tables.files import TOUCHED, TouchedRow, WorkspaceRow
 from . import authors, roots, timeline
 from .authors import CALLS, OUTSIDE, RESTORE, SESSION, START, TURN, UNCLEAR, Author, Authors, Claim
 
@@ -73,12 +73,13 @@ def blame(tx: Tx, load: Load, asked: Question) -> Blame:
     """Judge every path changed behind a scan."""
     by, kept, skip = dict[bytes, tuple[Author, int]](), dict[bytes, Verdict](), dict[bytes, int]()
     families, own = _Families(tx, asked.workspace.scope), asked.own
-    before_fork = _Path(tx, asked.fork)
+    before_fork, then = _Path(tx, asked.fork), _Earlier(tx, load, asked.workspace)
     for path, author, n, turn, place, as_of, after in _changes(tx, load, asked):
         if path in kept or n > skip.get(path, _NOW):
             continue
-        if author.kind == RESTORE and as_of:
+        if author.kind == RESTORE and as_of >= asked.since and then.had(path, as_of, after):
             skip[path] = as_of
+            continue
         if own is None or families.are(author, own) or (place in before_fork and author.kind in _OWN):
             by.setdefault(path, (author, turn))
         elif author.kind != START:
@@ -96,25 +97,33 @@ def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
         for each in timeline.real(tree.differences(load, last, asked.now)):
             yield _Change(each.path, judged.of(each, None), _NOW, turn, ("", 0), 0, None)
     rows = TOUCHED.all(tx, TOUCHED_SINCE, (workspace.scope, workspace.wid, asked.since))
-    touched = dict[int, list[tuple[bytes, int]]]()
+    touched = dict[int, list[TouchedRow]]()
     for row in rows:
-        touched.setdefault(row.n, []).append((row.path, row.author))
+        touched.setdefault(row.n, []).append(row)
     for scan in timeline.since(tx, workspace, asked.since):
         given, after = authors.of_scan(scan), None if scan.root is None else roots.read(tx, scan.scope, scan.root).tree
-        listed = touched.get(scan.n, []) if not scan.bulk else [*_compared(tx, load, workspace, scan)]
-        for path, number in listed:
+        for path, number, _ in timeline.changes_of(tx, load, workspace, scan, touched.get(scan.n, ())):
             place = scan.branch, scan.seq
             yield _Change(path, given[number], scan.n, scan.turn, place, scan.as_of, after)
 
 
-def _compared(tx: Tx, load: Load, workspace: WorkspaceRow, scan: ScanRow) -> Iterator[tuple[bytes, int]]:
-    """Yield what a scan with very many changes found, by comparing it with the one before."""
-    earlier = timeline.good_before(tx, workspace, scan.n)
-    if earlier is None or earlier.root is None or scan.root is None:
-        return
-    old, new = (roots.read(tx, workspace.scope, each).tree for each in (earlier.root, scan.root))
-    for each in timeline.real(tree.differences(load, old, new)):
-        yield each.path, 0
+class _Earlier:
+    """What a workspace held at earlier scans: each root is read once."""
+
+    def __init__(self, tx: Tx, load: Load, workspace: WorkspaceRow) -> None:
+        self._tx, self._load, self._workspace = tx, load, workspace
+        self._known: dict[int, bytes | None] = {}
+
+    def had(self, path: bytes, n: int, root: bytes | None) -> bool:
+        """Whether a path was the same at a scan as in a tree."""
+        if n not in self._known:
+            scan = timeline.good_before(self._tx, self._workspace, n + 1)
+            found = None if scan is None else scan.root
+            self._known[n] = None if found is None else roots.read(self._tx, self._workspace.scope, found).tree
+        then = self._known[n]
+        if then is None or root is None:
+            return False
+        return tree.shown(tree.find(self._load, then, path)) == tree.shown(tree.find(self._load, root, path))
 
 
 class _Path:

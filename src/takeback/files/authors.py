@@ -79,20 +79,13 @@ class Authors:
             if claim.kind != OUTSIDE:
                 yield self._candidate(claim.session, claim.kind, claim.calls, claim.until_ms)
         for each in (workspace, *self._beside):
-            over = {(sid, call) for sid, ids in each.over for call in ids}
-            for sid, holder in each.by.items():
-                row = None if sid in known else sessions.find_number(tx, workspace.scope, sid)
-                if row is None or row.hidden:
-                    continue
-                known.add(sid)
-                going = tuple(call for call in calls.going_on(tx, row) if (sid, call) not in over)
-                if going:
-                    gone = presence.is_gone(presence.decode(holder))
-                    yield self._candidate(row, CALLS, going, row.updated_ms if gone else None)
+            for row, going, holder in running(tx, each, known):
+                gone = presence.is_gone(presence.decode(holder))
+                yield self._candidate(row, CALLS, going, row.updated_ms if gone else None)
         for sid, ids in workspace.owed:
-            row = sessions.find_number(tx, workspace.scope, sid)
-            if row is not None:
-                yield self._candidate(row, CALLS, tuple(ids), None)
+            owing = sessions.find_number(tx, workspace.scope, sid)
+            if owing is not None:
+                yield self._candidate(owing, CALLS, tuple(ids), None)
 
     def _candidate(self, session: SessionRow, kind: str, ids: tuple[str, ...], until_ms: int | None) -> _Candidate:
         return _Candidate(session, family_of(self._tx, session), kind, ids, until_ms)
@@ -198,6 +191,25 @@ class Authors:
             return False
         there = tree.find(roots.loading(self._tx, other.scope), roots.read(self._tx, other.scope, scan.root).tree, path)
         return tree.shown(there) == tree.shown(change.new)
+
+
+def running(
+    tx: Tx, workspace: WorkspaceRow, known: set[int] | None = None
+) -> Iterator[tuple[SessionRow, tuple[str, ...], bytes]]:
+    """Yield the sessions with calls open in a workspace, these calls, and the process that runs them.
+
+    Sessions that are ``known`` are left out, and those that are found become known.
+    """
+    known = set() if known is None else known
+    over = {(sid, call) for sid, ids in workspace.over for call in ids}
+    for sid, holder in workspace.by.items():
+        row = None if sid in known else sessions.find_number(tx, workspace.scope, sid)
+        if row is None or row.hidden:
+            continue
+        known.add(sid)
+        going = tuple(call for call in calls.going_on(tx, row) if (sid, call) not in over)
+        if going:
+            yield row, going, holder
 
 
 def family_of(tx: Tx, session: SessionRow) -> int:

@@ -25,7 +25,7 @@ from . import journal
 from .disk import apply
 from .disk import identity as directories
 from .journal import JournalRow
-from .workspaces import Commit, Trees, CapturedDirectory
+from .workspaces import CapturedDirectory, Commit, Trees
 
 if TYPE_CHECKING:
     from .disk.apply import Changeset, Step
@@ -102,7 +102,7 @@ def _begin(
     row = JournalRow(
         runner.scope,
         place.name,
-        0 if session is None else session.sid,
+        None if session is None else session.sid,
         new_id(now_ms),
         now_ms,
         presence.encode(presence.here(now_ms)),
@@ -142,7 +142,7 @@ def _in_words() -> Iterator[None]:
         raise BackendError(f"files could not be changed: {error.strerror}{where}; nothing was changed") from error
 
 
-def pending(runner: Reads[Any], place: CapturedDirectory, session_id: str) -> JournalRow | None:
+def pending(runner: Reads[Any], place: CapturedDirectory, session_id: str | None) -> JournalRow | None:
     """Return a change of this workspace that was left half done; raises ``Busy`` if it is still in progress."""
     row = runner.read(_left_in, runner.scope, place, session_id)
     if row is None or not row.steps:
@@ -174,7 +174,7 @@ def is_there(row: JournalRow) -> bool:
     return os.path.isdir(path) and (directories.identity(path) or "") == identity
 
 
-def recover(runner: Runner, place: CapturedDirectory, session_id: str) -> str | None:
+def recover(runner: Runner, place: CapturedDirectory, session_id: str | None) -> str | None:
     """Take back a change that was left half done in this workspace and describe it; None if there was none.
 
     Raises ``Busy`` if it is still in progress.
@@ -214,10 +214,10 @@ def _named(kept: Sequence[bytes], id: str) -> str:
     return f"; left alone, since somebody changed them meanwhile (old version: NAME.takeback-{id}): {names}"
 
 
-def _left_in(tx: Tx, scope: str, place: CapturedDirectory, session_id: str) -> JournalRow | None:
-    """Find a change of this workspace, even one begun before the directory was moved."""
+def _left_in(tx: Tx, scope: str, place: CapturedDirectory, session_id: str | None) -> JournalRow | None:
+    """Find a change of this workspace, even one of a session begun before the directory was moved."""
     found = journal.find(tx, scope, place.name)
-    if found is not None:
+    if found is not None or session_id is None:
         return found
     for row in journal.of_session(tx, sessions.get(tx, scope, session_id)):
         path, identity = _root_of(row)

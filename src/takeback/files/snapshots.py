@@ -111,9 +111,38 @@ def record(
     The session's revision stays, since no message was added. Raises ``Swept`` if contents were removed since the scan:
     some that it relies on may be among them. Raises ``Behind`` if others have recorded a scan meanwhile.
     """
+    session = entries.writable(tx, scope, session_id)
+    claim = _claim(tx, session, taken)
+    before, now, scan = _added(tx, scope, taken, claim, now_ms, holder)
+    if is_recorded(tx, session, taken.root):
+        return session
+    who, by = _in_short(session, scan)
+    told = claim.kind == CALLS and bool(claim.calls)
+    return put(tx, session, taken.root, at=now, who=who, by=by, carried=before.root, now_ms=now_ms, told=told)
+
+
+class FilesRecorder(NamedTuple):
+    """Records scans of a workspace that are made for no session."""
+
+    scope: str
+    now_ms: int
+
+    def known(self, tx: Tx, place: DirectoryAt, root: str) -> WorkspaceRow | None:
+        """Return the workspace if its files are already recorded with this root, else None."""
+        found = timeline.find(tx, self.scope, place)
+        return found if found is not None and found.root == root and not found.owed else None
+
+    def commit(self, tx: Tx, taken: StoredScan) -> WorkspaceRow:
+        """Record a scan."""
+        return _added(tx, self.scope, taken, None, self.now_ms, None)[1]
+
+
+def _added(
+    tx: Tx, scope: str, taken: StoredScan, claim: Claim | None, now_ms: int, holder: bytes | None
+) -> tuple[WorkspaceRow, WorkspaceRow, ScanRow | None]:
+    """Add a scan to the timeline; return the workspace before and after, and the scan if it found a change."""
     if sweeps(tx, scope) != taken.sweeps:
         raise Swept()
-    session = entries.writable(tx, scope, session_id)
     remember(tx, scope, taken.memory, taken.seen)
     workspace = timeline.opened(tx, scope, taken.place, now_ms)
     timeline.require_tip(workspace, taken.root, taken.base)
@@ -121,13 +150,9 @@ def record(
     if workspace.root and workspace.root != taken.root:
         before, after = (roots.read(tx, scope, each).tree for each in (workspace.root, taken.root))
         changed = tree.differences(roots.loading(tx, scope), before, after)
-    claim = _claim(tx, session, taken)
-    now, scan = timeline.add(tx, workspace, taken.root, changed, claim, now_ms=now_ms, holder=holder, ctime=taken.ctime)
-    if is_recorded(tx, session, taken.root):
-        return session
-    who, by = _in_short(session, scan)
-    told = claim.kind == CALLS and bool(claim.calls)
-    return put(tx, session, taken.root, at=now, who=who, by=by, carried=workspace.root, now_ms=now_ms, told=told)
+    return workspace, *timeline.add(
+        tx, workspace, taken.root, changed, claim, now_ms=now_ms, holder=holder, ctime=taken.ctime
+    )
 
 
 def _in_short(session: SessionRow, scan: ScanRow | None) -> tuple[str, tuple[str, ...]]:

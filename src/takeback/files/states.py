@@ -10,7 +10,7 @@ from ..model.files import FileDiff, FileState
 from ..model.tree import ABSENT, DIR, FILE, GAP, LINK, Node
 from .disk import read
 from .disk.paths import open_below
-from .workspaces import Trees, CapturedDirectory
+from .workspaces import CapturedDirectory, Trees
 
 MISSING = FileState("missing")
 
@@ -67,7 +67,9 @@ def _state_in(directory: int, name: str) -> FileState:
         return FileState("file", file.read(), mode)
 
 
-def difference(place: CapturedDirectory, path: bytes, old: Node | None, new: Node | None, *, recorded: bool) -> FileDiff:
+def difference(
+    place: CapturedDirectory, path: bytes, old: Node | None, new: Node | None, *, recorded: bool
+) -> FileDiff:
     """Describe how a path changes from what is on disk, or was recorded before, to what was recorded."""
     before = of_node(place.trees, old) if recorded or old is None else on_disk(place.path, path)
     return FileDiff(os.fsdecode(path), before, of_node(place.trees, new))

@@ -19,14 +19,14 @@ from .. import presence
 from ..errors import Error
 from ..ids import new_id
 from ..model import tree
-from ..model.tree import Difference
+from ..model.tree import Difference, Load
+from ..ops import sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import LOCK, Tx
 from ..tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, TouchedRow, WorkspaceRow
-from . import authors
+from . import authors, roots
 from .authors import RESTORE, START, UNCLEAR, Author, Authors, Claim
-from .disk import preview
-from .disk.apply import Step
+from .disk import apply, preview
 from .disk.identity import identity
 
 AT = f"WHERE scope = ? AND machine = ? AND path = ?{LOCK}"
@@ -37,8 +37,13 @@ BY_UID = "WHERE scope = ? AND uid = ?"
 SINCE = "WHERE scope = ? AND wid = ? AND n > ? ORDER BY n DESC"
 GOOD = "WHERE scope = ? AND wid = ? AND n < ? AND root IS NOT NULL ORDER BY n DESC LIMIT 1"
 BEFORE = "WHERE scope = ? AND wid = ? AND at_ms <= ? AND root IS NOT NULL ORDER BY at_ms DESC, n DESC LIMIT 1"
-PAGE = "WHERE scope = ? AND wid = ? AND n < ? ORDER BY n DESC LIMIT ?"
-_MOST = 2000  # changed paths that are listed one by one; more are found by comparing trees
+PAGE = "WHERE scope = ? AND wid = ? AND n < ? AND at_ms >= ? ORDER BY n DESC LIMIT ?"
+OF_PATH = """SELECT DISTINCT n FROM touched WHERE scope = ? AND wid = ?
+AND (path = ? OR path = ? OR (path > ? AND path < ?)) AND n < ? ORDER BY n DESC LIMIT ?"""
+WHOLE = b""  # stands in ``touched`` for very many paths at once, which are found by comparing trees
+_MOST = 2000  # changed paths that are listed one by one
+_AT_WORK = 64  # sessions without an open call whose process is remembered
+_SHOWN = 200  # changed paths of a scan that a page lists
 
 
 class Behind(Error):
@@ -103,8 +108,8 @@ def touched_by(tx: Tx, scope: str, uid: str, n: int, sid: int) -> set[bytes] | N
     if workspace is None or scan is None:
         return None
     own = {at for at, each in enumerate(authors.of_scan(scan)) if each.kind != UNCLEAR and sid in dict(each.who)}
-    rows = TOUCHED.all(tx, IN_SCAN, (scope, workspace.wid, n))
-    return {row.path for row in rows if row.author in own}
+    found = changes_of(tx, roots.loading(tx, scope), workspace, scan)
+    return {path for path, number, _ in found if number in own}
 
 
 def authors_of(scan: ScanRow) -> list[Author]:
@@ -115,6 +120,71 @@ def authors_of(scan: ScanRow) -> list[Author]:
 def since(tx: Tx, workspace: WorkspaceRow, n: int) -> list[ScanRow]:
     """Return the scans behind one, newest first."""
     return SCAN.all(tx, SINCE, (workspace.scope, workspace.wid, n))
+
+
+class Step(NamedTuple):
+    """A scan with what it found changed: path, action and author of the first few paths, and how many more."""
+
+    scan: ScanRow
+    changed: list[tuple[bytes, str, Author]]
+    more: int
+
+
+def page(
+    tx: Tx, scope: str, place: DirectoryAt, *, path: bytes | None, since_ms: int, before: int, limit: int
+) -> tuple[WorkspaceRow | None, list[Step], int | None]:
+    """Return steps before a number, newest first, and where the next page begins; only those that touch a ``path``."""
+    workspace = find(tx, scope, place)
+    if workspace is None:
+        return None, [], None
+    key, found = (scope, workspace.wid), list[Step]()
+    while True:
+        if path is None:
+            rows = SCAN.all(tx, PAGE, (*key, before, since_ms, limit + 1))
+        else:
+            args = (*key, path, WHOLE, path + b"/", path + b"0", before, limit + 1)
+            rows = [row for (n,) in tx.all(OF_PATH, args) if (row := SCAN.get(tx, *key, n)) is not None]
+        for row in rows:
+            if row.at_ms < since_ms:
+                return workspace, found, None
+            step = _step(tx, workspace, row, path)
+            if path is None or step.changed:
+                found.append(step)
+            if len(found) > limit:
+                return workspace, found[:limit], found[limit - 1].scan.n
+        if len(rows) <= limit:
+            return workspace, found, None
+        before = rows[-1].n
+
+
+def _step(tx: Tx, workspace: WorkspaceRow, scan: ScanRow, path: bytes | None) -> Step:
+    given, changed = authors.of_scan(scan), list[tuple[bytes, str, Author]]()
+    count = 0
+    for each, number, action in changes_of(tx, roots.loading(tx, scan.scope), workspace, scan):
+        if path is not None and each != path and not each.startswith(path + b"/"):
+            continue
+        count += 1
+        if len(changed) < _SHOWN:
+            changed.append((each, action, given[number]))
+    return Step(scan, changed, count - len(changed))
+
+
+def changes_of(
+    tx: Tx, load: Load, workspace: WorkspaceRow, scan: ScanRow, listed: Sequence[TouchedRow] | None = None
+) -> Iterator[tuple[bytes, int, str]]:
+    """Yield path, author and action of each change that a scan found.
+
+    Where there were very many they are found by comparing it with the good scan before.
+    """
+    if not scan.bulk:
+        rows = TOUCHED.all(tx, IN_SCAN, (scan.scope, scan.wid, scan.n)) if listed is None else listed
+        yield from ((row.path, row.author, row.action) for row in rows)
+        return
+    earlier = good_before(tx, workspace, scan.n)
+    if earlier is None or earlier.root is None or scan.root is None:
+        return
+    old, new = (roots.read(tx, workspace.scope, each).tree for each in (earlier.root, scan.root))
+    yield from ((each.path, 0, preview.action(each)) for each in real(tree.differences(load, old, new)))
 
 
 # ---------------------------------------------------------------------- recording
@@ -151,17 +221,18 @@ def add(
 
     A scan that found nothing new is no step: then only what is remembered for the next one may change.
     """
-    known = _at_work(workspace, claim, holder)
+    known = _at_work(tx, workspace, claim, holder)
     if root == workspace.root:
         return _stored(tx, workspace, known._replace(owed=[])), None
     n = workspace.tip + 1
     found = [] if changed is None else [*islice(real(changed), _MOST + 1)]
     bulk = changed is None or len(found) > _MOST
     judged = Authors(tx, workspace, claim)
-    if workspace.tip == 0:
+    if not workspace.root:
         given = [Author(START)]
     elif bulk:
         given = [judged.of_all()]
+        TOUCHED.put(tx, TouchedRow(workspace.scope, workspace.wid, WHOLE, n, 0, ""))
     else:
         touched = [(each, judged.of(each, ctime(each.path))) for each in found]
         given = [*dict.fromkeys(author for _, author in touched)] or [judged.of_all()]
@@ -182,7 +253,7 @@ def restored(
     tx: Tx,
     workspace: WorkspaceRow,
     root: str,
-    paths: Sequence[Difference | Step],
+    paths: Sequence[Difference | apply.Step],
     *,
     session: SessionRow | None,
     as_of: int,
@@ -202,7 +273,7 @@ def restored(
 def _row(
     workspace: WorkspaceRow,
     n: int,
-    root: str,
+    root: str | None,
     session: SessionRow | None,
     now_ms: int,
     given: list[Author],
@@ -232,19 +303,36 @@ def _row(
     return row._replace(session=session.sid, branch=session.uid, seq=session.seq, turn=session.turns)
 
 
-def failed(tx: Tx, scope: str, place: DirectoryAt, session: SessionRow, ended: Sequence[str], *, now_ms: int) -> None:
-    """Remember that calls ended without a good scan: what the next one finds may be theirs."""
+def failed(
+    tx: Tx, scope: str, session_id: str, place: DirectoryAt, running: Sequence[str], why: str, *, now_ms: int
+) -> None:
+    """Record that a scan failed while calls were running: what the next good one finds is theirs."""
+    session = sessions.get(tx, scope, session_id)
     workspace = opened(tx, scope, place, now_ms)
     owed = {sid: dict.fromkeys(ids) for sid, ids in workspace.owed}
-    owed.setdefault(session.sid, {}).update(dict.fromkeys(ended))
-    _stored(tx, workspace, workspace._replace(owed=[[sid, [*ids]] for sid, ids in owed.items()]))
+    if running:
+        owed.setdefault(session.sid, {}).update(dict.fromkeys(running))
+    new = workspace._replace(owed=[[sid, [*ids]] for sid, ids in owed.items()])
+    last = scan_at(tx, workspace, workspace.tip)
+    if last is None or (last.root, last.why, last.session) != (None, why, session.sid):  # the first of its kind
+        row = _row(workspace, workspace.tip + 1, None, session, now_ms, [])
+        new = new._replace(tip=SCAN.put(tx, row._replace(why=why)).n)
+    _stored(tx, workspace, new)
 
 
-def _at_work(workspace: WorkspaceRow, claim: Claim | None, holder: bytes | None) -> WorkspaceRow:
-    """Return the workspace with the process that scans for a session, and without sessions that ended."""
-    if claim is None or holder is None:
+def _at_work(tx: Tx, workspace: WorkspaceRow, claim: Claim | None, holder: bytes | None) -> WorkspaceRow:
+    """Return the workspace with the process that scans for a session.
+
+    Every start of a call scans, so sessions without an open call need not be remembered for ever.
+    """
+    if claim is None or holder is None or workspace.by.get(claim.session.sid) == holder:
         return workspace
-    return workspace._replace(by={**workspace.by, claim.session.sid: holder})
+    by = {sid: each for sid, each in workspace.by.items() if sid != claim.session.sid}
+    if len(by) >= 2 * _AT_WORK:
+        busy = {row.sid for row, _, _ in authors.running(tx, workspace)}
+        recent = [*by][-_AT_WORK:]
+        by = {sid: each for sid, each in by.items() if sid in busy or sid in recent}
+    return workspace._replace(by={**by, claim.session.sid: holder})
 
 
 def _stored(tx: Tx, old: WorkspaceRow, new: WorkspaceRow) -> WorkspaceRow:

@@ -11,30 +11,40 @@ import os
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from .. import mounts, presence
 from ..errors import Busy, Conflict
 from ..model import tree
 from ..model.tree import Directory
 from ..ops import blobs
-from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
 from . import roots, snapshots, timeline
 from .disk import scan
 from .roots import Root
-from .snapshots import Recorder, StoredScan, Swept
+from .snapshots import StoredScan, Swept
+from .timeline import DirectoryAt
 
 if TYPE_CHECKING:
     from .disk.scan import Limits, Scanner, Seen
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 _BATCH_BYTES, _BATCH_COUNT = 2 << 20, 400
 _TRIES = 5
 _CACHED = 20_000
 Commit = Callable[[Tx, str, int], T]  # takes the root of what is in the workspace, and the time of the commit
+
+
+class Recording(Protocol[T_co]):
+    """Whoever records scans: for a session, or for none."""
+
+    @property
+    def scope(self) -> str: ...
+    def known(self, tx: Tx, place: DirectoryAt, root: str) -> T_co | None: ...
+    def commit(self, tx: Tx, taken: StoredScan) -> T_co: ...
 
 
 class Who(NamedTuple):
@@ -217,14 +227,14 @@ class CapturedDirectory:
     def record(
         self,
         paths: Iterable[bytes] | None,
-        recorder: Recorder,
+        recorder: Recording[T],
         *,
         who: Callable[[], Who] = Who,
         everything: bool = False,
-    ) -> tuple[SessionRow, Root]:
+    ) -> tuple[T, Root]:
         """Scan, keep what is new, and record it in one transaction with what is remembered.
 
-        Writes nothing if the session is known to have this root already. If somebody else recorded a scan meanwhile,
+        Writes nothing if this root is known to be recorded already. If somebody else recorded a scan meanwhile,
         everything is scanned again, so that what they saw is never taken for a change back. ``everything`` relies on
         no report of the system about what changed.
         """
@@ -265,7 +275,7 @@ class CapturedDirectory:
         finally:
             upload.stop()
 
-    def _commit(self, kept: _Kept, recorder: Recorder, base: int, who: Who) -> SessionRow:
+    def _commit(self, kept: _Kept, recorder: Recording[T], base: int, who: Who) -> T:
         """Store the last batch and record the scan in one transaction."""
         taken = StoredScan(kept.root, self._sweeps, self._place, base, *who, self.memory, self._notes(), self._ctime)
         done = self._runner.write(_record, recorder, taken, kept.last, self._runner.clock.now_ms())
@@ -352,7 +362,7 @@ class CapturedDirectory:
         return scan.Scanner(self.path, limits=limits, more_rules=rules, not_here=_own_files(self._runner, self.path))
 
 
-def _record(tx: Tx, recorder: Recorder, taken: StoredScan, last: list[blobs.Packed], now_ms: int) -> SessionRow:
+def _record(tx: Tx, recorder: Recording[T], taken: StoredScan, last: list[blobs.Packed], now_ms: int) -> T:
     blobs.put_many(tx, recorder.scope, last, now_ms=now_ms)
     return recorder.commit(tx, taken)
 

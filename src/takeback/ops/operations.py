@@ -1,10 +1,10 @@
 """The operations log: every change except appends, with its before and after, so that it can be undone.
 
-An operation changes some properties of one session or agent; ``before`` and ``after`` are objects with one key per
-property. ``undo`` reverts the newest operation that is not undone, or a named one unless a later one changed the same
-property; ``redo`` reverts the last undo. Both are operations themselves and record what they found: an attached head
-goes back to the tip of its branch, wherever that is by then. Appending keeps what can be redone; a new operation
-clears it. None of them loses anything that was appended.
+An operation changes some properties of one session or agent, or files alone; ``before`` and ``after`` are objects with
+one key per property. ``undo`` reverts the newest operation that is not undone, or a named one unless a later one
+changed the same property; ``redo`` reverts the last undo. Both are operations themselves and record what they found: an
+attached head goes back to the tip of its branch, wherever that is by then. Appending keeps what can be redone; a new
+operation clears it. None of them loses anything that was appended.
 """
 
 from __future__ import annotations
@@ -41,8 +41,19 @@ View: TypeAlias = "dict[str, Any]"
 _MANY = 500  # sessions that one statement looks up
 
 
+class Beside(NamedTuple):
+    """What an operation changed in the files of a workspace, before and after."""
+
+    wid: int
+    before: View
+    after: View
+
+
+NO_FILES = Beside(0, {}, {})
+
+
 class Done(NamedTuple):
-    """An operation that was done, and the session after it; None for an operation on an agent."""
+    """An operation that was done, and the session after it; None if it was none of a session."""
 
     operation: Operation
     session: SessionRow | None
@@ -59,20 +70,28 @@ def on_session(
     *,
     now_ms: int,
     undoes: int | None = None,
-    beside: tuple[View, View] = ({}, {}),
+    beside: Beside = NO_FILES,
 ) -> tuple[SessionRow, Operation]:
     """Change a session as ``after`` says, and record what that replaced.
 
     ``beside`` is what else the operation changed, before and after.
     """
     before = view_of(tx, session, after)
-    if before == after and beside[0] == beside[1] and undoes is None:
+    if before == after and beside.before == beside.after and undoes is None:
         return session, Operation(new_id(now_ms), kind, session.id, now_ms, NOTHING)
     changed = _applied(tx, session, after, now_ms)
     changed = _put(tx, session, changed, kind, now_ms, moved="head" in after)
-    views = before | beside[0], view_of(tx, changed, after) | beside[1]
-    row = _record(tx, kind, (session.scope, session.sid, 0), *views, now_ms, undoes)
+    views = before | beside.before, view_of(tx, changed, after) | beside.after
+    row = _record(tx, kind, (session.scope, session.sid, 0, beside.wid), *views, now_ms, undoes)
     return changed, as_value(tx, row, session.id, None)
+
+
+def on_workspace(
+    tx: Tx, scope: str, kind: str, files: Beside, *, now_ms: int, undoes: int | None = None
+) -> tuple[None, Operation]:
+    """Record that the files of a workspace were changed, by no session."""
+    row = _record(tx, kind, (scope, 0, 0, files.wid), files.before, files.after, now_ms, undoes)
+    return None, as_value(tx, row, None, None)
 
 
 def once(
@@ -141,7 +160,7 @@ def on_agent(
     state = codec.encode(agents.state_at(tx, agent, after["state"])) if "state" in after else None
     changed = agents.write(tx, agent, now_ms=now_ms, fields=fields, state=state, hidden=hidden)
     feed.record_agent(tx, agent.scope, agent.aid, change)
-    row = _record(tx, kind, (agent.scope, 0, agent.aid), before, after, now_ms, undoes)
+    row = _record(tx, kind, (agent.scope, 0, agent.aid, 0), before, after, now_ms, undoes)
     return changed, as_value(tx, row, None, agent.id)
 
 
@@ -162,7 +181,7 @@ def _change_sessions(tx: Tx, known: dict[str, SessionRow], trash: View, heads: V
 
 
 def _record(
-    tx: Tx, kind: str, on: tuple[str, int, int], before: View, after: View, now_ms: int, undoes: int | None
+    tx: Tx, kind: str, on: tuple[str, int, int, int], before: View, after: View, now_ms: int, undoes: int | None
 ) -> OperationRow:
     row = OperationRow(
         scope=on[0],
@@ -171,6 +190,7 @@ def _record(
         kind=kind,
         session=on[1],
         agent=on[2],
+        workspace=on[3],
         at_ms=now_ms,
         before=codec.encode(before),
         after=codec.encode(after),

@@ -7,6 +7,7 @@ move as an operation once the files are in place.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
@@ -19,7 +20,7 @@ from ..tables.sessions import LeaseRow, SessionRow
 from . import branches, calls, entries, leases, moves, operations, sessions, subagents, undo, work
 from . import subagent_points as below
 from .moves import Target
-from .operations import OperationRow, View
+from .operations import NO_FILES, Beside, OperationRow, View
 from .points import located
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tup
         _fence(tx, session, wish.token, now_ms)
         session = sessions.get(tx, scope, session_id)  # again: fencing changed its row
     workspace = None if wish.actual is None else timeline.of_session(tx, session)
-    beside = ({}, {}) if workspace is None else _both_views(workspace, wish)
+    beside = NO_FILES if workspace is None else files_moved(workspace, wish.steps, wish.actual or "")
     if wish.kind in ("undo", "redo"):
         done = _take_up(tx, session, wish, beside, now_ms)
         session, operation = done.session or session, done.operation
@@ -253,15 +254,15 @@ def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tup
     return session, operation
 
 
-def _both_views(workspace: WorkspaceRow, wish: Wish) -> tuple[View, View]:
+def files_moved(workspace: WorkspaceRow, steps: Sequence[Step], actual: str) -> Beside:
     """Describe the files before and after a move."""
-    about = {"workspace": workspace.path, "paths": [os.fsdecode(each.path) for each in wish.steps]}
+    about = {"workspace": workspace.path, "paths": [os.fsdecode(each.path) for each in steps]}
     before = [workspace.uid, workspace.tip, workspace.root]
-    after = [workspace.uid, workspace.tip + (wish.actual != workspace.root), wish.actual]
-    return {"files": {**about, "scan": before}}, {"files": {**about, "scan": after}}
+    after = [workspace.uid, workspace.tip + (actual != workspace.root), actual]
+    return Beside(workspace.wid, {"files": {**about, "scan": before}}, {"files": {**about, "scan": after}})
 
 
-def _take_up(tx: Tx, session: SessionRow, wish: Wish, beside: tuple[View, View], now_ms: int) -> operations.Done:
+def _take_up(tx: Tx, session: SessionRow, wish: Wish, beside: Beside, now_ms: int) -> operations.Done:
     if wish.kind == "redo":
         return undo.redo(tx, session.scope, session_id=session.id, now_ms=now_ms, beside=beside)
     return undo.undo_session(tx, session.scope, session.id, operation_id=wish.operation, now_ms=now_ms, beside=beside)

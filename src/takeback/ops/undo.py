@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from .. import codec
 from ..errors import Conflict, NotFound
 from ..model.operation import Operation
 from ..storage.base import Tx
+from ..tables.files import WORKSPACE, WorkspaceRow
 from ..tables.history import OPERATION
 from ..tables.history import OperationRow as OperationRow
 from . import agents, sessions
@@ -19,23 +21,33 @@ from .operation_summaries import all_named as all_named
 from .operation_summaries import as_value as as_value
 from .operation_summaries import named as named
 from .operations import (
+    NO_FILES,
     OF,
     SINCE,
     STANDS,
+    Beside,
     Done,
-    View,
     by_number,
     find,
     moved_files,
     on_agent,
     on_session,
+    on_workspace,
     set_undone,
     stands,
 )
 from .sessions import SessionRow
 
-Beside = tuple[View, View]  # what an operation changed in files, before and after
-NO_FILES: Beside = ({}, {})
+IN_WORKSPACE = "INDEXED BY operation_workspace WHERE scope = ? AND workspace = ? AND workspace > 0"
+ALONE = "session = 0 AND agent = 0"
+
+
+class Chosen(NamedTuple):
+    """An operation to undo or redo, and whose files it changed: a session's, or those of a workspace alone."""
+
+    id: str
+    session: str | None
+    workspace: WorkspaceRow | None
 
 
 def take_up(
@@ -49,26 +61,26 @@ def take_up(
     return done.session or sessions.get(tx, scope, session_id), done.operation
 
 
-def chosen_undo(tx: Tx, scope: str, wanted: str | None, made: Sequence[str]) -> tuple[str, str | None]:
-    """Return the wanted operation, or the last of ``made`` not undone, and the session whose files it changed."""
+def chosen_undo(tx: Tx, scope: str, wanted: str | None, made: Sequence[str]) -> Chosen:
+    """Return the wanted operation, or the last of ``made`` not undone."""
     nothing = "nothing done through this handle is left to undo; name an operation"
     return _with_files(tx, scope, wanted or _last_of(tx, scope, made, nothing))
 
 
 def undo_chosen(tx: Tx, scope: str, wanted: str | None, made: Sequence[str], *, now_ms: int) -> Done:
     """Undo the wanted operation, or the last of ``made`` that is not undone."""
-    return undo(tx, scope, chosen_undo(tx, scope, wanted, made)[0], now_ms=now_ms)
+    return undo(tx, scope, chosen_undo(tx, scope, wanted, made).id, now_ms=now_ms)
 
 
-def chosen_redo(tx: Tx, scope: str, undone: Sequence[str]) -> tuple[str, str | None]:
-    """Return the last of these undos that is not redone, and the session whose files it changed."""
+def chosen_redo(tx: Tx, scope: str, undone: Sequence[str]) -> Chosen:
+    """Return the last of these undos that is not redone."""
     nothing = "nothing undone through this handle is left to redo"
     return _with_files(tx, scope, _last_of(tx, scope, undone, nothing))
 
 
 def redo_chosen(tx: Tx, scope: str, undone: Sequence[str], *, now_ms: int) -> Done:
     """Redo the last of these undos."""
-    return redo(tx, scope, session_id=None, operation_id=chosen_redo(tx, scope, undone)[0], now_ms=now_ms)
+    return redo(tx, scope, session_id=None, operation_id=chosen_redo(tx, scope, undone).id, now_ms=now_ms)
 
 
 def _last_of(tx: Tx, scope: str, ids: Sequence[str], nothing: str) -> str:
@@ -78,10 +90,24 @@ def _last_of(tx: Tx, scope: str, ids: Sequence[str], nothing: str) -> str:
     return found
 
 
-def _with_files(tx: Tx, scope: str, operation_id: str) -> tuple[str, str | None]:
+def _with_files(tx: Tx, scope: str, operation_id: str) -> Chosen:
     row = find(tx, scope, operation_id)
-    moved = row.session and moved_files(row)
-    return row.id, sessions.by_number(tx, scope, row.session).id if moved else None
+    if row.session:
+        return Chosen(row.id, sessions.by_number(tx, scope, row.session).id if moved_files(row) else None, None)
+    return Chosen(row.id, None, WORKSPACE.get(tx, scope, row.workspace) if row.workspace else None)
+
+
+def of_workspace(tx: Tx, scope: str, wid: int, kind: str) -> Chosen | None:
+    """Return the newest operation on the files of a workspace that an undo or redo can act on, or None."""
+    if kind == "undo":
+        found = OPERATION.one(tx, f"{IN_WORKSPACE} AND {STANDS} ORDER BY oid DESC LIMIT 1", (scope, wid))
+    else:
+        where = f"{IN_WORKSPACE} AND kind = 'undo' AND undone_by IS NULL ORDER BY oid DESC LIMIT 1"
+        found = OPERATION.one(tx, where, (scope, wid))
+        since = "AND oid > ? AND kind NOT IN ('undo', 'redo') LIMIT 1"
+        if found is not None and OPERATION.one(tx, f"{IN_WORKSPACE} {since}", (scope, wid, found.oid)):
+            found = None
+    return None if found is None else _with_files(tx, scope, found.id)
 
 
 def undo_session(
@@ -142,10 +168,19 @@ def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int, beside: Beside =
 
 def _touched_since(tx: Tx, row: OperationRow, which: str) -> OperationRow | None:
     """Return the newest later operation among ``which`` that changed a property this one changed, or None."""
-    things = codec.decode(row.before).keys()
-    where = f"{OF} AND oid > ? AND {which} ORDER BY oid DESC"
-    later = OPERATION.all(tx, where, (row.scope, row.session, row.agent, row.oid))
-    return next((each for each in later if things & codec.decode(each.before).keys()), None)
+    before = codec.decode(row.before)
+    if row.session or row.agent:
+        where = f"{OF} AND oid > ? AND {which} ORDER BY oid DESC"
+        for each in OPERATION.all(tx, where, (row.scope, row.session, row.agent, row.oid)):
+            if before.keys() & codec.decode(each.before).keys():
+                return each
+    if row.workspace:  # somebody else's operation in the same directory
+        paths = {*before["files"]["paths"]}
+        where = f"{IN_WORKSPACE} AND oid > ? AND {which} ORDER BY oid DESC"
+        for each in OPERATION.all(tx, where, (row.scope, row.workspace, row.oid)):
+            if not paths.isdisjoint(codec.decode(each.before)["files"]["paths"]):
+                return each
+    return None
 
 
 def _undo(tx: Tx, row: OperationRow, now_ms: int, beside: Beside) -> Done:
@@ -193,6 +228,8 @@ def _again(tx: Tx, row: OperationRow, kind: str, now_ms: int, beside: Beside) ->
     if row.agent:
         agent = agents.by_number(tx, row.scope, row.agent)
         return Done(on_agent(tx, agent, kind, before, now_ms=now_ms, undoes=row.oid)[1], None)
+    if not row.session:
+        return Done(on_workspace(tx, row.scope, kind, beside, now_ms=now_ms, undoes=row.oid)[1], None)
     session = sessions.by_number(tx, row.scope, row.session)
     session, done = on_session(tx, session, kind, before, now_ms=now_ms, undoes=row.oid, beside=beside)
     return Done(done, session)

@@ -5,24 +5,21 @@ Such a move belongs to the workspace and to no session. It is an operation like 
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from .. import codec
-from ..errors import Conflict, NotFound
-from ..files import snapshots, timeline
+from ..errors import NotFound
+from ..files import authors, snapshots, timeline
 from ..model.operation import Operation
 from ..storage.base import Tx
-from ..tables.files import ScanRow, WorkspaceRow
-from ..tables.history import OPERATION, OperationRow
-from . import operations, sessions, work
+from ..tables.files import WorkspaceRow
+from ..tables.sessions import SessionRow
+from . import operations, rewinds, sessions, undo, work
 from .points import Target, seen_from
 
 if TYPE_CHECKING:
     from ..files.disk.apply import Step
     from ..files.timeline import DirectoryAt
-
-OF_WORKSPACE = "INDEXED BY operation_session WHERE scope = ? AND session = 0 AND agent = 0 AND workspace = ?"
 
 
 class WorkspaceGoal(NamedTuple):
@@ -36,37 +33,53 @@ class WorkspaceGoal(NamedTuple):
 
 
 class FilesAt(NamedTuple):
-    """A workspace, and the scan to go back to."""
+    """A workspace, and what to go back to: the scan, its root and its time.
+
+    ``since`` is the scan behind which changes are somebody else's, to be kept; None if everybody's are taken back.
+    """
 
     workspace: WorkspaceRow
-    scan: ScanRow
+    n: int
+    root: str
+    at_ms: int
+    since: int | None
+    running: tuple[tuple[SessionRow, bytes], ...]  # sessions with calls that run here, and their processes
 
 
 def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt:
-    """Find the scan that a goal stands for: the last good one at or before it."""
+    """Find what a goal stands for: the last good scan at or before it, or what an operation found."""
     workspace = timeline.find(tx, scope, place)
     if workspace is None or not workspace.tip:
-        raise NotFound(f"the files of {place.path!r} were never captured; run a session there, or guard it")
-    found = _scan_of(tx, workspace, goal)
-    if found is None or found.root is None:
-        raise NotFound(f"nothing is known of the files of {place.path!r} at that moment")
-    return FilesAt(workspace, found)
-
-
-def _scan_of(tx: Tx, workspace: WorkspaceRow, goal: WorkspaceGoal) -> ScanRow | None:
+        raise NotFound(
+            f"the files of {place.path!r} were never captured; run a session there (takeback run), or guard it"
+            " (takeback guard)"
+        )
+    running = tuple((row, holder) for row, _, holder in authors.running(tx, workspace))
     if goal.operation is not None:
-        uid, n, _ = codec.decode(operations.find(tx, workspace.scope, goal.operation).before)["files"]["scan"]
-        return timeline.scan_at(tx, workspace, n) if uid == workspace.uid else None
+        row = operations.find(tx, scope, goal.operation)
+        _, n, root = codec.decode(row.before)["files"]["scan"]
+        since = codec.decode(row.after)["files"]["scan"][1]
+        scan = timeline.scan_at(tx, workspace, n)
+        return FilesAt(workspace, n, root, row.at_ms if scan is None else scan.at_ms, since, running)
+    n = _scan_of(tx, workspace, goal)
+    found = None if n is None else timeline.good_before(tx, workspace, n + 1)
+    if found is None or found.root is None:
+        raise NotFound(f"nothing is known of the files of {place.path!r} at that moment; see its timeline")
+    return FilesAt(workspace, found.n, found.root, found.at_ms, None, running)
+
+
+def _scan_of(tx: Tx, workspace: WorkspaceRow, goal: WorkspaceGoal) -> int | None:
+    """Return the number of the scan that a goal names."""
+    if goal.n is not None:
+        return goal.n
     if goal.point is not None:
         session = sessions.get(tx, workspace.scope, goal.point[0])
         there = seen_from(tx, session, goal.point[1])
         taken = work.latest(tx, there, snapshots.KIND) or snapshots.at(tx, session, min(there.seq, session.seq))
         uid, n = ("", 0) if taken is None else taken.body.get("scan", ("", 0))
-        return timeline.scan_at(tx, workspace, n) if uid == workspace.uid else None
-    if goal.n is not None:
-        found = timeline.scan_at(tx, workspace, goal.n)
-        return found if found is None or found.root is not None else timeline.good_before(tx, workspace, goal.n)
-    return timeline.before(tx, workspace, goal.at_ms or 0)
+        return n if uid == workspace.uid else None
+    found = timeline.before(tx, workspace, goal.at_ms or 0)
+    return None if found is None else found.n
 
 
 class WorkspaceWish(NamedTuple):
@@ -81,31 +94,12 @@ class WorkspaceWish(NamedTuple):
 def finish(tx: Tx, root: str, now_ms: int, *, scope: str, wish: WorkspaceWish) -> Operation:
     """Record a move of files that are in place; ``root`` is the workspace as it is now."""
     workspace = timeline.opened(tx, scope, wish.place, now_ms)
-    kind, undoes = wish.goal.kind, None
-    if wish.goal.operation is not None:
-        undoes = _undoable(tx, workspace, wish.goal)
-    about = {"workspace": workspace.path, "paths": [os.fsdecode(each.path) for each in wish.steps]}
-    before = [workspace.uid, workspace.tip, workspace.root]
-    after = [workspace.uid, workspace.tip + (root != workspace.root), root]
-    views = {"files": {**about, "scan": before}}, {"files": {**about, "scan": after}}
-    row = operations.record(tx, kind, (scope, 0, 0, workspace.wid), *views, now_ms, undoes and undoes.oid)
-    if undoes is not None:
-        operations.set_undone(tx, undoes, row.oid)
-        if kind == "redo" and undoes.undoes:
-            operations.set_undone(tx, operations.by_number(tx, scope, undoes.undoes), None)
-    timeline.restored(
-        tx, workspace, root, wish.steps, session=None, as_of=wish.as_of, operation=row.id, now_ms=now_ms
-    )
-    return operations.as_value(tx, row, None, None)
-
-
-def _undoable(tx: Tx, workspace: WorkspaceRow, goal: WorkspaceGoal) -> OperationRow:
-    """Return the operation that an undo or redo acts on; a later one in this workspace raises ``Conflict``."""
-    row = operations.find(tx, workspace.scope, goal.operation or "")
-    if row.undone_by is not None:
-        raise Conflict(f"operation {row.id!r} is already undone")
-    where = f"{OF_WORKSPACE} AND oid > ? AND undone_by IS NULL AND kind NOT IN ('undo', 'redo') LIMIT 1"
-    later = OPERATION.one(tx, where, (workspace.scope, workspace.wid, row.oid))
-    if later is not None:
-        raise Conflict(f"a later operation ({later.kind}) changed the same files; undo that one first", found=later.id)
-    return row
+    moved, (kind, operation) = rewinds.files_moved(workspace, wish.steps, root), (wish.goal.kind, wish.goal.operation)
+    if operation is None:
+        done = operations.on_workspace(tx, scope, kind, moved, now_ms=now_ms)[1]
+    elif kind == "undo":
+        done = undo.undo(tx, scope, operation, now_ms=now_ms, beside=moved).operation
+    else:
+        done = undo.redo(tx, scope, session_id=None, operation_id=operation, now_ms=now_ms, beside=moved).operation
+    timeline.restored(tx, workspace, root, wish.steps, session=None, as_of=wish.as_of, operation=done.id, now_ms=now_ms)
+    return done

@@ -67,7 +67,7 @@ class JournalRow(NamedTuple):
 
     scope: str
     place: str
-    session: int
+    session: int | None
     id: str
     at_ms: int
     holder: bytes
@@ -135,6 +135,7 @@ JOURNAL = Table(
     indexes=[Index("journal_session", "scope, session")],
     notes={
         "place": "one at a time in a workspace",
+        "session": "which is moved; NULL: files alone",
         "holder": "who does it, as JSON, as in lease",
         "root": "the path of the workspace",
         "steps": 'path, what was there, what shall be there (SPEC.md, "Files")',

@@ -30,6 +30,7 @@ class OperationRow(NamedTuple):
     kind: str
     session: int
     agent: int
+    workspace: int
     at_ms: int
     before: bytes
     after: bytes
@@ -91,10 +92,12 @@ OPERATION = Table(
         Index("operation_id", "scope, id", unique=True),
         Index("operation_session", "scope, session, agent, oid"),
         Index("operation_scope", "scope, oid", engine="sqlite"),
+        Index("operation_workspace", "scope, workspace, oid", where="workspace > 0"),
     ],
     notes={
-        "session": "0: an operation on an agent",
-        "agent": "0: an operation on a session",
+        "session": "0: an operation on an agent, or on files alone",
+        "agent": "0: an operation on a session, or on files alone",
+        "workspace": "whose files it changed; 0: none",
         "before": "what it changed, as it was and as it became: JSON objects with the same keys",
         "undoes": "what an undo took back, what a redo brought back",
     },

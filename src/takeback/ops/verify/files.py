@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import codec
-from ...files import roots, snapshots
+from ...files import roots, snapshots, timeline
 from ...model import names, tree
 from ...model.tree import Extent
 from ...storage.base import Tx, scalar
@@ -191,10 +191,10 @@ def named_beside(trees: TreeChecks) -> tuple[Check, ...]:
 
 def workspace_fault(tx: Tx, row: WorkspaceRow) -> str:
     """Return what is wrong with a workspace."""
-    last = SCAN.get(tx, row.scope, row.wid, row.tip) if row.tip else None
-    if row.tip and last is None:
+    if row.tip and SCAN.get(tx, row.scope, row.wid, row.tip) is None:
         return "its last scan is missing"
-    return "" if last is None or last.root == row.root else "its files are not those of its last scan"
+    last = timeline.good_before(tx, row, row.tip + 1)
+    return "" if (last.root if last else "") == row.root else "its files are not those of its last scan"
 
 
 def scan_fault(tx: Tx, row: ScanRow) -> str:
@@ -203,7 +203,7 @@ def scan_fault(tx: Tx, row: ScanRow) -> str:
         return "its workspace is missing"
     if row.n > 1 and SCAN.get(tx, row.scope, row.wid, row.n - 1) is None:
         return "the scan before it is missing"
-    return "" if row.authors else "it does not say who changed what"
+    return "" if row.authors or row.root is None else "it does not say who changed what"
 
 
 def touched_fault(tx: Tx, row: TouchedRow) -> str:
@@ -211,7 +211,7 @@ def touched_fault(tx: Tx, row: TouchedRow) -> str:
     scan = SCAN.get(tx, row.scope, row.wid, row.n)
     if scan is None or row.author >= len(scan.authors):
         return "the scan that found it is missing"
-    return names.path_fault(row.path)
+    return "" if row.path == timeline.WHOLE and scan.bulk else names.path_fault(row.path)
 
 
 def _beside_fault(tx: Tx, trees: TreeChecks, scope: str, root: object) -> Fault | None:

@@ -13,6 +13,7 @@ from ...tables.branches import BRANCH as BRANCHES
 from ...tables.entries import ENTRY as ENTRIES
 from ...tables.entries import LOST as LOSSES
 from ...tables.entries import LostRow
+from ...tables.files import WORKSPACE
 from ...tables.history import CHECKPOINT, ONCE, OPERATION, CheckpointRow, OnceRow, OperationRow
 from ...tables.sessions import IS_STAGED
 from ...tables.store import META, MIGRATION, MetaRow
@@ -65,8 +66,8 @@ def operation_fault(tx: Tx, operation: OperationRow) -> str:
             return "what it changed cannot be read"
         if wrong := stored_json.fault(said, Things):
             return f"what it changed is not what an operation changes: {wrong}"
-    if bool(operation.session) == bool(operation.agent) or not _has_subject(tx, operation):
-        return "its session or agent is missing"
+    if (operation.session and operation.agent) or not _has_subject(tx, operation):
+        return "its session, agent or workspace is missing"
     if operation.undoes is not None and not _same_subject(tx, operation, operation.undoes):
         return f"operation number {operation.undoes}, which it takes back, is missing"
     if operation.undone_by is not None and not _takes_back(tx, operation):
@@ -75,9 +76,13 @@ def operation_fault(tx: Tx, operation: OperationRow) -> str:
 
 
 def _has_subject(tx: Tx, operation: OperationRow) -> bool:
+    if operation.workspace and not has(tx, WORKSPACE, operation.scope, operation.workspace):
+        return False
     if operation.session:
         return has_session(tx, operation.scope, operation.session)
-    return has(tx, AGENT, operation.scope, operation.agent)
+    if operation.agent:
+        return has(tx, AGENT, operation.scope, operation.agent)
+    return operation.workspace > 0
 
 
 def _same_subject(tx: Tx, operation: OperationRow, oid: int) -> OperationRow | None:

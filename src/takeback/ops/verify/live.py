@@ -91,7 +91,7 @@ def is_holder(data: bytes) -> bool:
 
 def journal_fault(tx: Tx, row: JournalRow) -> str:
     """Return what is wrong with a change of files under way."""
-    if not has_session(tx, row.scope, row.session):
+    if row.session is not None and not has_session(tx, row.scope, row.session):
         return "its session is missing"
     return "" if is_holder(row.holder) else "who makes it cannot be read"
 
