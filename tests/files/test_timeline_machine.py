@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from _hands import RULES
 from _world import GUARD, PERSON, Elsewhere, World
-from hypothesis import HealthCheck, Phase, seed as seeded, settings
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from test_apply_faults import remove

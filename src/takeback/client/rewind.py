@@ -22,7 +22,8 @@ from .. import codec
 from ..errors import Conflict, Error, NotFound
 from ..files import attribution, changes, journal, roots, states
 from ..files.attribution import OTHERS, Blame
-from ..files.authors import OUTSIDE, UNCLEAR, Author, Claim
+from ..files.authors import OUTSIDE, UNCLEAR, Author
+from ..files.candidates import Claim
 from ..files.disk import preview
 from ..files.disk.identity import identity
 from ..files.disk.preview import FilePlan
@@ -166,10 +167,10 @@ class Rewind:
 
     def _planned(self, moment: Moment, trees: Trees, now: bytes, then: Then) -> FilePlan:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        asked, choice = (
-            attribution.Question(then.workspace, then.scan, now, then.claim, then.own, then.fork),
-            self._choice,
-        )
+        choice = self._choice
+        asked = attribution.Question(then.workspace, then.scan, now, then.claim, then.own, then.fork)
+        if self._place is not None and self._left is None:
+            asked = asked._replace(when=self._place.when)
         self._blame = moment.read(attribution.blame, trees.load, asked)
         wanted = trees.root(then.root).tree
         self._require_known(trees, now, wanted)

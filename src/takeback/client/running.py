@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -115,7 +115,7 @@ class Running(Handle):
             watch.is_silent and waiting.until(store, check, 3 * presence.BEAT_SECONDS)
         ):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
-        self._scan_after_taking(*left)
+        self._scan_after_taking(left)
 
     def _try(self, watch: _Watch, take_over: bool) -> bool:
         """Take the lease if it is free; otherwise return False, and ``watch`` has recorded the holder."""
@@ -205,16 +205,13 @@ class Running(Handle):
         *,
         who: str | None = None,
         idle: str | None = None,
-        left: Sequence[str] = (),
-        until_ms: int | None = None,
         paths: Iterable[bytes] | None = None,
         everything: bool = False,
     ) -> Root | None:
         """Record what the workspace holds now; None if it is not captured.
 
-        Changes are attributed to ``who``; else to the calls that run through this handle or were ``left`` open; else to
-        ``idle``. If all of those are empty, the log is searched for open calls. Those ``left`` open were certainly at
-        work only up to ``until_ms``. ``everything`` relies on no report of the system about what changed.
+        Changes are attributed to ``who``; else to the calls that run through this handle, and those that the log has
+        open; if there are none, to ``idle``. ``everything`` relies on no report of the system about what changed.
         """
         place = self._place()
         if place is None:
@@ -224,9 +221,7 @@ class Running(Handle):
         fence = None if held is None else held.fence
         recorder = snapshots.Recorder(*self._key, fence, now_ms, self._store._holder)
         try:
-            session, root = place.record(
-                paths, recorder, who=lambda: self._at_work(who, idle, left, until_ms), everything=everything
-            )
+            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle), everything=everything)
         except LeaseLost:
             if held is not None:
                 held.lose()
@@ -249,11 +244,11 @@ class Running(Handle):
         found = next((row for row in self._ask(journal.of_session_at, place) if row.steps), None)
         return None if found is None else changes.said(found, left=changes.is_left(found, now_ms))
 
-    def _at_work(self, who: str | None, idle: str | None, left: Sequence[str], until_ms: int | None) -> Who:
+    def _at_work(self, who: str | None, idle: str | None) -> Who:
         if who is not None:
             return Who(who)
-        running = tuple(left) or tuple(sorted(self._running | self._owing))
-        return Who(None if running else idle, running, until_ms)
+        running = tuple(sorted(self._running | self._owing))
+        return Who(None if running else idle, running)
 
     def _scan_by_hand(self) -> None:
         """Record the files because a caller asks for it.
@@ -296,6 +291,7 @@ class Running(Handle):
                 running,
                 why,
                 now_ms=self._store._clock.now_ms(),
+                holder=self._store._holder,
             )
             self._owing = frozenset()
         except Error:  # the store cannot be written either, so this handle remembers it
@@ -337,7 +333,7 @@ class Running(Handle):
             return
         try:
             if self._running:
-                self._scan_quietly()
+                self._scan_after_cut(self._running)
             elif self._capture.mode == "turns":
                 self._scan_quietly(who=snapshots.TURN_ANYWAY)
             elif not self._seen.tool_calls:
@@ -345,20 +341,24 @@ class Running(Handle):
         except Error as error:  # must not hide why the run ends
             self.capture_error = str(error)
 
-    def _left_running(self) -> tuple[list[str], int | None]:
-        """Return the calls that the previous holder left open, and when it last gave a sign of life."""
-        if not self._scans() or not self._seen.seq:
-            return [], None
-        lease = self._ask(sessions.find_lease)
-        return self._ask(calls.going_on), None if lease is None else max(lease.beat_ms, self._seen.updated_ms)
+    def _scan_after_cut(self, ended: Collection[str]) -> None:
+        """Scan for what calls did that were cut off; they stay open, but what changes from now on is not theirs."""
+        self._scan_quietly()
+        self._running -= frozenset(ended)
+        place, now_ms = timeline.at(self._seen.workspace), self._store._clock.now_ms()
+        self._do(timeline.ended, *self._key, place, tuple(sorted(ended)), now_ms=now_ms)
 
-    def _scan_after_taking(self, left: list[str], until_ms: int | None) -> None:
+    def _left_running(self) -> list[str]:
+        """Return the calls that the previous holder left open."""
+        return self._ask(calls.going_on) if self._scans() and self._seen.seq else []
+
+    def _scan_after_taking(self, left: list[str]) -> None:
         """Take back an interrupted rewind, and scan for what calls did that were cut off."""
         if not self._scans():
             return
         place = self._place()
         if left:
-            self._scan_quietly(left=left, until_ms=until_ms)
+            self._scan_quietly()
         elif place is not None:
             try:
                 self._recover(place)

@@ -15,14 +15,15 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .. import presence
 from ..model import tree
 from ..model.tree import Difference
-from ..ops import calls, open_calls, sessions
+from ..ops import calls, sessions
 from ..ops.sessions import SessionRow
+from ..presence import Holder
 from ..storage.base import Tx
 from ..tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, TouchedRow, WorkspaceRow
 from . import roots
+from .candidates import Candidate, Candidates, Claim, When, family_of
 from .disk import preview
 
 AT = "WHERE scope = ? AND machine = ? AND path = ?"
@@ -31,20 +32,7 @@ OF_PATH = "WHERE scope = ? AND wid = ? AND path = ? AND n < ? ORDER BY n DESC LI
 CALLS, TURN, SESSION, OUTSIDE, UNCLEAR, START, RESTORE = (
     *("calls", "turn", "session", "outside", "unclear", "start", "restore"),
 )
-_MOST_OVER = 64  # sessions whose calls are remembered to have ended
-_SLACK_MS = 20  # by which a file system's clock may lag
-
-
-class Claim(NamedTuple):
-    """Who scans, and what that session says of the changes: they are its calls', its turn's, its own, or not its own.
-
-    ``until_ms`` bounds how long calls that were cut off were certainly at work.
-    """
-
-    session: SessionRow
-    kind: str
-    calls: tuple[str, ...] = ()
-    until_ms: int | None = None
+MOST_OVER = 256  # calls that are remembered to have ended
 
 
 class Author(NamedTuple):
@@ -54,120 +42,72 @@ class Author(NamedTuple):
     who: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
-class _Candidate(NamedTuple):
-    session: SessionRow
-    family: int
-    kind: str
-    calls: tuple[str, ...]
-    until_ms: int | None  # None: it is at work now
-
-
 class Authors:
     """Who may have changed files since the last scan, and who changed a path."""
 
     def __init__(self, tx: Tx, workspace: WorkspaceRow, claim: Claim | None) -> None:
         self._tx, self._workspace = tx, workspace
-        self._beside = _beside(tx, workspace)
-        self._found = [*self._candidates(claim)]
-        self._names: dict[int, set[bytes]] = {}
-        self._spans: dict[int, int] = {}
+        self._beside = beside(tx, workspace)
+        self._search = Candidates(tx, CALLS)
+        self.found = [*self._candidates(claim)]
+        self._names: dict[tuple[int, str], set[bytes]] = {}
 
-    def _candidates(self, claim: Claim | None) -> Iterator[_Candidate]:
-        tx, workspace, known = self._tx, self._workspace, set[int]()
+    def _candidates(self, claim: Claim | None) -> Iterator[Candidate]:
+        search, known = self._search, set[int]()
         if claim is not None:
-            known.add(claim.session.sid)
-            if claim.kind != OUTSIDE:
-                yield self._candidate(claim.session, claim.kind, claim.calls, claim.until_ms)
-        for each in (workspace, *self._beside):
-            for row, going, holder in running(tx, each, known):
-                gone = presence.is_gone(presence.decode(holder))
-                yield self._candidate(row, CALLS, going, row.updated_ms if gone else None)
-        for sid, ids in workspace.owed:
-            owing = sessions.find_number(tx, workspace.scope, sid)
-            if owing is not None:
-                yield self._candidate(owing, CALLS, tuple(ids), None)
+            yield from search.claimed(claim, OUTSIDE)
+        for each in (self._workspace, *self._beside):
+            yield from search.open_in(each, claim, known, self._workspace)
+        yield from search.owed_in(self._workspace)
 
-    def _candidate(self, session: SessionRow, kind: str, ids: tuple[str, ...], until_ms: int | None) -> _Candidate:
-        return _Candidate(session, family_of(self._tx, session), kind, ids, until_ms)
+    @property
+    def gone(self) -> list[Holder]:
+        """The processes of open calls that are gone by now."""
+        return self._search.gone
 
     def over(self) -> list[list[Any]]:
         """Return the calls that are open in the log but have ended: what they did is in this scan at the latest."""
-        found = {sid: dict.fromkeys(ids) for sid, ids in self._workspace.over}
-        for each in self._found:
-            if each.until_ms is not None:
-                found.setdefault(each.session.sid, {}).update(dict.fromkeys(each.calls))
-        return [[sid, [*ids]] for sid, ids in found.items()][-_MOST_OVER:]
+        found = dict.fromkeys(tuple(each) for each in self._workspace.over)
+        found |= dict.fromkeys(each.over for each in self.found if each.over is not None)
+        return [[*each] for each in [*found][-MOST_OVER:]]
 
     def of_all(self) -> Author:
         """Return who changed something, whatever it is."""
-        return self._decided(self._found, None)
+        return _decided(self.found, None)
 
-    def of(self, change: Difference, ctime: int | None) -> Author:
-        """Return who changed a path; ``ctime`` is when, in milliseconds, if the system tells."""
+    def of(self, change: Difference, when: When | None) -> Author:
+        """Return who changed a path; ``when`` is None if the system cannot tell."""
         told = self._told_beside(change)
         if told is not None:
             return told
-        few = self._found
+        whole = f"{self._workspace.path}/{os.fsdecode(change.path)}"
+        few = [each for each in self.found if each.could(whole, when)]
         if len({each.family for each in few}) > 1:
-            few = self._named(few, change.path) or self._open_then(few, ctime) or few
-        return self._decided(few, ctime)
+            few = self._named(few, change.path) or few
+        return _decided(few, when)
 
-    def _decided(self, among: Sequence[_Candidate], ctime: int | None) -> Author:
-        if not among:
-            return Author(OUTSIDE)
-        sure = [each for each in among if each.until_ms is None or (ctime is not None and ctime <= each.until_ms)]
-        who = dict[int, dict[str, None]]()
-        for each in sure or among:
-            who.setdefault(each.session.sid, {}).update(dict.fromkeys(each.calls))
-        given = tuple((sid, tuple(ids)) for sid, ids in who.items())
-        if not sure or len({each.family for each in among}) > 1:
-            return Author(UNCLEAR, tuple((sid, tuple(ids)) for sid, ids in _all_of(among).items()))
-        return Author(sure[0].kind if len({each.kind for each in sure}) == 1 else CALLS, given)
-
-    def _named(self, among: Sequence[_Candidate], path: bytes) -> list[_Candidate]:
+    def _named(self, among: Sequence[Candidate], path: bytes) -> list[Candidate]:
         """Return the one family whose calls name a path; empty if none does, or several do."""
-        naming = [each for at, each in enumerate(among) if self._names_it(at, each, path)]
+        naming = [each for each in among if self._names_it(each, path)]
         return naming if len({each.family for each in naming}) == 1 else []
 
-    def _names_it(self, at: int, candidate: _Candidate, path: bytes) -> bool:
-        if at not in self._names:
-            self._names[at] = {name for call in candidate.calls for name in self._paths_of(candidate.session, call)}
-        names = self._names[at]
+    def _names_it(self, candidate: Candidate, path: bytes) -> bool:
+        key = candidate.session.sid, candidate.call
+        if key not in self._names:
+            self._names[key] = {*self._paths_of(candidate.session, candidate.call)} if candidate.call else set()
+        names = self._names[key]
         return path in names or any(above in names for above in preview.above_all(path))
 
     def _paths_of(self, session: SessionRow, call_id: str) -> Iterator[bytes]:
         """Yield the paths of the workspace that the arguments of a call name."""
-        found = calls.find_open(self._tx, session, call_id)
+        found = calls.newest(self._tx, session, call_id)
         if found is None:
             return
-        for text in _texts(calls.announced(self._tx, session, found.call, call_id).arguments):
+        for text in _texts(calls.announced(self._tx, session, found.marks.call, call_id).arguments):
             for word in _words(text):
                 whole = os.path.normpath(os.path.join(session.workspace, word))
                 if whole.startswith(f"{self._workspace.path}/"):
                     yield os.fsencode(whole[len(self._workspace.path) + 1 :])
-
-    def _open_then(self, among: Sequence[_Candidate], ctime: int | None) -> list[_Candidate]:
-        """Return the one family with a call open at a time; empty if there is none, or several."""
-        if ctime is None:
-            return []
-        found = [
-            each
-            for at, each in enumerate(among)
-            if self._since(at, each) - _SLACK_MS <= ctime and (each.until_ms is None or ctime <= each.until_ms)
-        ]
-        return found if len({each.family for each in found}) == 1 else []
-
-    def _since(self, at: int, candidate: _Candidate) -> int:
-        """Return when the first call of a candidate began; unknown ones began long ago."""
-        if at not in self._spans:
-            seqs = [found.start or found.call for found in self._open(candidate)]
-            times = [calls.entry_at(self._tx, candidate.session, seq)[1].at_ms for seq in seqs]
-            self._spans[at] = min(times) if len(times) == len(candidate.calls) and times else 0
-        return self._spans[at]
-
-    def _open(self, candidate: _Candidate) -> list[open_calls.OpenCall]:
-        found = (calls.find_open(self._tx, candidate.session, call) for call in candidate.calls)
-        return [each for each in found if each is not None]
 
     def _told_beside(self, change: Difference) -> Author | None:
         """Return whom a workspace inside this one, or around it, already knows as the author of this very change."""
@@ -193,33 +133,22 @@ class Authors:
         return tree.shown(there) == tree.shown(change.new)
 
 
-def running(
-    tx: Tx, workspace: WorkspaceRow, known: set[int] | None = None
-) -> Iterator[tuple[SessionRow, tuple[str, ...], bytes]]:
-    """Yield the sessions with calls open in a workspace, these calls, and the process that runs them.
-
-    Sessions that are ``known`` are left out, and those that are found become known.
-    """
-    known = set() if known is None else known
-    over = {(sid, call) for sid, ids in workspace.over for call in ids}
-    for sid, holder in workspace.by.items():
-        row = None if sid in known else sessions.find_number(tx, workspace.scope, sid)
-        if row is None or row.hidden:
-            continue
-        known.add(sid)
-        going = tuple(call for call in calls.going_on(tx, row) if (sid, call) not in over)
-        if going:
-            yield row, going, holder
+def _decided(among: Sequence[Candidate], when: When | None) -> Author:
+    if not among:
+        return Author(OUTSIDE)
+    who = dict[int, dict[str, None]]()
+    for each in among:
+        who.setdefault(each.session.sid, {}).update({each.call: None} if each.call else {})
+    given = tuple((sid, tuple(ids)) for sid, ids in who.items())
+    if len({each.family for each in among}) > 1 or not any(each.was_at_work(when) for each in among):
+        return Author(UNCLEAR, given)
+    return Author(among[0].kind if len({each.kind for each in among}) == 1 else CALLS, given)
 
 
-def family_of(tx: Tx, session: SessionRow) -> int:
-    """Return the session that is above all others of its tree: it answers for its sub-agents."""
-    for _ in range(sessions.DEEPEST):
-        above = sessions.find_number(tx, session.scope, session.parent) if session.parent else None
-        if above is None:
-            break
-        session = above
-    return session.sid
+def running(tx: Tx, workspace: WorkspaceRow) -> list[tuple[SessionRow, bytes]]:
+    """Return the sessions with calls that run in a workspace, and the process that scans for each."""
+    found = {each.session.sid: each.session for each in Authors(tx, workspace, None).found if each.until_ms is None}
+    return [(row, workspace.by[sid]) for sid, row in found.items() if sid in workspace.by]
 
 
 def families(tx: Tx, session: SessionRow, others: Sequence[str]) -> Collection[int]:
@@ -253,14 +182,7 @@ def of_scan(scan: ScanRow) -> list[Author]:
     return [Author(kind, tuple((sid, tuple(ids)) for sid, ids in who)) for kind, who in scan.authors]
 
 
-def _all_of(among: Sequence[_Candidate]) -> dict[int, dict[str, None]]:
-    found = dict[int, dict[str, None]]()
-    for each in among:
-        found.setdefault(each.session.sid, {}).update(dict.fromkeys(each.calls))
-    return found
-
-
-def _beside(tx: Tx, workspace: WorkspaceRow) -> list[WorkspaceRow]:
+def beside(tx: Tx, workspace: WorkspaceRow) -> list[WorkspaceRow]:
     """Return the other workspaces of this machine that contain this one, or are inside it."""
     scope, machine, path = workspace.scope, workspace.machine, workspace.path
     above = (WORKSPACE.one(tx, AT, (scope, machine, each)) for each in _parents(path))

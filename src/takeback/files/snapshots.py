@@ -23,7 +23,8 @@ from ..ops.sessions import SessionRow
 from ..storage.base import Tx, scalar
 from ..tables.files import SEEN, SeenRow
 from . import roots, timeline
-from .authors import CALLS, OUTSIDE, SESSION, TURN, Claim
+from .authors import CALLS, OUTSIDE, SESSION, TURN
+from .candidates import Claim, When
 from .timeline import DirectoryAt
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ class StoredScan(NamedTuple):
     """A scan whose contents are stored: its root, the sweep count at that time, and who made the changes.
 
     ``base`` is the scan that it was compared with. ``who`` counts only if no call is open and the session never
-    reported one; else it is those calls, or somebody outside. ``until_ms`` bounds how long calls that were cut off were
-    certainly at work.
+    reported one; else it is those calls, or somebody outside. ``gone`` are processes that were gone before it began.
     """
 
     root: str
@@ -60,10 +60,10 @@ class StoredScan(NamedTuple):
     base: int = 0
     who: str | None = None
     calls: tuple[str, ...] = ()
-    until_ms: int | None = None
     memory: str = ""
     seen: tuple[tuple[bytes, bytes | None], ...] = ()  # directories to remember; None means forget
-    ctime: Callable[[bytes], int | None] = lambda path: None
+    when: Callable[[bytes], When | None] = lambda path: None
+    gone: frozenset[tuple[object, ...]] = frozenset()
 
 
 # ---------------------------------------------------------------------- recording
@@ -117,7 +117,7 @@ def record(
     if is_recorded(tx, session, taken.root):
         return session
     who, by = _in_short(session, scan)
-    told = claim.kind == CALLS and bool(claim.calls)
+    told = bool(claim.calls or by)
     return put(tx, session, taken.root, at=now, who=who, by=by, carried=before.root, now_ms=now_ms, told=told)
 
 
@@ -151,7 +151,7 @@ def _added(
         before, after = (roots.read(tx, scope, each).tree for each in (workspace.root, taken.root))
         changed = tree.differences(roots.loading(tx, scope), before, after)
     return workspace, *timeline.add(
-        tx, workspace, taken.root, changed, claim, now_ms=now_ms, holder=holder, ctime=taken.ctime
+        tx, workspace, taken.root, changed, claim, now_ms=now_ms, holder=holder, when=taken.when, gone=taken.gone
     )
 
 
@@ -218,13 +218,16 @@ NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # the contents that an entry of e
 
 def _claim(tx: Tx, session: SessionRow, taken: StoredScan) -> Claim:
     """Return what a session says of the changes since the last scan."""
-    if taken.who in (OUTSIDE, CALLS):
-        return Claim(session, taken.who, taken.calls)
+    if taken.who == CALLS:
+        return Claim(session, CALLS, taken.calls)
     if taken.who == TURN_ANYWAY:
         return Claim(session, TURN)
-    found = taken.calls or tuple(calls.going_on(tx, session))
-    if found:
-        return Claim(session, CALLS, found, taken.until_ms)
+    if taken.calls:
+        return Claim(session, CALLS, taken.calls)
+    if taken.who == OUTSIDE:  # a call is about to start
+        return Claim(session, OUTSIDE, announced=False)
+    if calls.going_on(tx, session):
+        return Claim(session, OUTSIDE)
     told = session.tool_calls or sessions.decoded(sessions.detail(tx, session)).get("told")
     return Claim(session, OUTSIDE if told or taken.who is None else taken.who)
 

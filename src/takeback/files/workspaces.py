@@ -22,7 +22,8 @@ from ..storage.base import Tx
 from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
 from . import roots, snapshots, timeline
-from .disk import scan
+from .candidates import When
+from .disk import preview, scan
 from .roots import Root
 from .snapshots import StoredScan, Swept
 from .timeline import DirectoryAt
@@ -48,14 +49,10 @@ class Recording(Protocol[T_co]):
 
 
 class Who(NamedTuple):
-    """Whom a session says that changes are to be attributed to, and the calls that were open.
-
-    ``until_ms`` bounds how long calls that were cut off were certainly at work.
-    """
+    """Whom a session says that changes are to be attributed to, and the calls that run through its handle."""
 
     kind: str | None = None
     calls: tuple[str, ...] = ()
-    until_ms: int | None = None
 
 
 class _Standing(NamedTuple):
@@ -219,6 +216,7 @@ class CapturedDirectory:
         self._sweeps = 0
         self._marked = False  # it is recorded that all contents existed at this sweep count
         self.last = ""  # the root recorded last
+        self._gone: frozenset[tuple[object, ...]] = frozenset()  # processes known to be gone
         self.trees = Trees(runner)
         self.name = name_of(path)
         self._place = timeline.at(path)
@@ -252,8 +250,8 @@ class CapturedDirectory:
                     return self._commit(kept, recorder, base.tip, _either(before, who())), kept.value
                 except Swept:
                     self._scanner, paths = None, None
-                except timeline.Behind:
-                    paths = None
+                except timeline.Behind as behind:  # the last contents and notes were not stored with it
+                    self._scanner, paths, self._gone = None, None, self._gone | behind.gone
                 except BaseException:
                     self._scanner = None  # its notes were not stored
                     raise
@@ -277,7 +275,8 @@ class CapturedDirectory:
 
     def _commit(self, kept: _Kept, recorder: Recording[T], base: int, who: Who) -> T:
         """Store the last batch and record the scan in one transaction."""
-        taken = StoredScan(kept.root, self._sweeps, self._place, base, *who, self.memory, self._notes(), self._ctime)
+        taken = StoredScan(kept.root, self._sweeps, self._place, base, *who, self.memory, self._notes())
+        taken = taken._replace(when=self.when, gone=self._gone)
         done = self._runner.write(_record, recorder, taken, kept.last, self._runner.clock.now_ms())
         self.last = kept.root
         return done
@@ -339,12 +338,19 @@ class CapturedDirectory:
     def _standing(self) -> _Standing:
         return self._runner.read(_standing, self._runner.scope, self._place)
 
-    def _ctime(self, path: bytes) -> int | None:
-        """Return when what is at a path was last changed, in milliseconds; None if nothing is there."""
-        try:
-            return os.lstat(os.path.join(os.fsencode(self.path), path)).st_ctime_ns // 1_000_000
-        except OSError:
-            return None
+    def when(self, path: bytes) -> When | None:
+        """Return when a path was last changed, as far as the system tells.
+
+        It came to be what it is when it was changed itself, or when a directory above it was moved; what was deleted,
+        at the latest when its directory was last changed.
+        """
+        root = os.fsencode(self.path)
+        own = _changed_at(os.path.join(root, path))
+        above = [_changed_at(os.path.join(root, each)) for each in preview.above_all(path)]
+        times = [each for each in (*above, own) if each is not None]
+        if own is None and None not in above:
+            times.append(_changed_at(root) or 0)
+        return When(own or 0, max(times)) if times else None
 
     def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
         """Return what the last scan has to record for the next one."""
@@ -388,7 +394,15 @@ def _root(seen: Seen) -> Root:
 def _either(before: Who, after: Who) -> Who:
     """Join who was at work before and after a scan: a call that began meanwhile may have made the changes."""
     calls = tuple(dict.fromkeys((*before.calls, *after.calls)))
-    return Who(None, calls, before.until_ms) if calls else before
+    return Who(None, calls) if calls else before
+
+
+def _changed_at(path: bytes) -> int | None:
+    """Return when what is at a path was last changed, in milliseconds; None if nothing is there."""
+    try:
+        return os.lstat(path).st_ctime_ns // 1_000_000
+    except OSError:
+        return None
 
 
 def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:

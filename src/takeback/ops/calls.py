@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .. import codec
+from .. import codec, presence
 from ..errors import Conflict, NotFound
 from ..ids import entry_id
 from ..model.entry import CALL, Draft, More, Numbers
@@ -99,16 +99,56 @@ def going_on(tx: Tx, session: SessionRow) -> list[str]:
     """
     found = open_calls.known(open_calls.filled(tx, session)) or ()
     running = [call.id for call in found if call.is_running]
-    if running:
-        return running
-    waiting, turns = list[str](), dict[int, int]()
+    return running or [call.id for call in _announced_now(tx, session, found)]
+
+
+def begun(tx: Tx, session: SessionRow, *, announced: bool) -> list[OpenCall]:
+    """Return the open calls whose tool may be at work, even those recorded as lost.
+
+    Those only ``announced`` in this turn count, if at all, as long as none is running. A session that went back into
+    the middle of a call runs it no more.
+    """
+    found = open_calls.known(open_calls.filled(tx, session)) or ()
+    started = [call for call in found if call.start and _is_on_own_branch(tx, session, call.start)]
+    if not announced or any(call.is_running for call in started):
+        return started
+    return started + _announced_now(tx, session, found)
+
+
+def _is_on_own_branch(tx: Tx, session: SessionRow, seq: int) -> bool:
+    """Whether an entry was added to the branch at whose tip the session is."""
+    return bool(session.attached) and log.path_segments(tx, session, seq - 1, seq)[0].uid == session.uid
+
+
+def _announced_now(tx: Tx, session: SessionRow, found: Sequence[OpenCall]) -> list[OpenCall]:
+    """Return the calls of this turn that were announced and never started; none that waits for a person's yes."""
+    waiting, turns = list[OpenCall](), dict[int, int]()
     for call in reversed([call for call in found if not call.start]):
         if call.call not in turns:
             turns[call.call] = entry_at(tx, session, call.call)[1].turns
         if turns[call.call] < session.turns:
             break  # the rest are older still
-        waiting.append(call.id)
+        if call.ask <= call.answer:
+            waiting.append(call)
     return waiting[::-1]
+
+
+class Start(NamedTuple):
+    """When a call was last started, or else announced; the process that runs it; and the paths that it touches.
+
+    The last two are None if they are not known.
+    """
+
+    at_ms: int
+    by: presence.Holder | None
+    paths: list[str] | None
+
+
+def start_of(tx: Tx, session: SessionRow, call: OpenCall) -> Start:
+    """Read how a call was started."""
+    row = entry_at(tx, session, call.start or call.call)[1]
+    body = codec.decode(row.body) if call.start and row.kind == CALL and row.body is not None else {}
+    return Start(row.at_ms, presence.from_brief(body["by"]) if "by" in body else None, body.get("paths"))
 
 
 def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
@@ -193,12 +233,22 @@ def _message(uid: str, row: EntryRow) -> Message:
 
 
 def start(
-    tx: Tx, session: SessionRow, call_id: str, name: str, arguments: Any, *, fresh: bool = False, again: bool = False
+    tx: Tx,
+    session: SessionRow,
+    call_id: str,
+    name: str,
+    arguments: Any,
+    *,
+    by: presence.Holder | None = None,
+    paths: Sequence[str] | None = None,
+    fresh: bool = False,
+    again: bool = False,
 ) -> tuple[ToolCall, Draft | None]:
     """Prepare the start of a call: the open one with this id if a message announced it, else a new call.
 
     A call that is already running returns no draft: a start is never recorded twice. A call whose outcome is unknown
-    is started only with ``again``. A ``fresh`` id was just generated, so it need not be searched for.
+    is started only with ``again``. A ``fresh`` id was just generated, so it need not be searched for. ``by`` is the
+    process that runs the tool, ``paths`` all that it touches in the workspace, if the caller knows.
     """
     marks: tuple[tuple[str, str], ...] = (("start", call_id),)
     waiting = None if fresh else find_open(tx, session, call_id)
@@ -212,11 +262,13 @@ def start(
                 " or record how it ended with resolve_call",
                 found="unknown",
             )
-        body, adds = {"call_id": call_id, "name": call.name}, Numbers()
+        body, adds = dict[str, Any](call_id=call_id, name=call.name), Numbers()
     else:
         call = ToolCall(call_id, name, arguments, seq=session.seq + 1, entry_id=entry_id(session.uid, session.seq + 1))
         body = {"call_id": call_id, "name": name, "arguments": arguments}
         marks, adds = (("call", call_id), *marks), Numbers(tool_calls=1)
+    body |= {} if by is None else {"by": presence.brief(by)}
+    body |= {} if paths is None else {"paths": [*paths]}
     call = msgspec.structs.replace(call, status="running", attempts=call.attempts + 1)
     return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=marks))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from .. import presence
 from ..errors import Conflict
 from ..model import words
 from ..model.entry import Draft
@@ -35,6 +36,8 @@ class ToolStart(NamedTuple):
     seq: int = 0
     fresh: bool = False
     tries: int = 0
+    by: presence.Holder | None = None  # the process that runs it
+    paths: list[str] | None = None  # all that it touches
 
 
 class ToolOutcome(NamedTuple):
@@ -55,7 +58,13 @@ def start(
     require_open(session.status)  # a session that was stopped starts no more tools
     if run.seq:  # a call read from this session must still be open
         _require_patience(calls.require_waiting(tx, session, run.id), run.tries)
-    call, draft = calls.start(tx, session, run.id, run.name, run.arguments, fresh=run.fresh, again=run.tries > 0)
+    call, draft = calls.start(
+        *(tx, session, run.id, run.name, run.arguments),
+        by=run.by,
+        paths=run.paths,
+        fresh=run.fresh,
+        again=run.tries > 0,
+    )
     if draft is None:
         return session, call, NOWHERE
     done = entries.put(tx, session, (draft,), now_ms=now_ms)

@@ -54,7 +54,7 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
             f"the files of {place.path!r} were never captured; run a session there (takeback run), or guard it"
             " (takeback guard)"
         )
-    running = tuple((row, holder) for row, _, holder in authors.running(tx, workspace))
+    running = tuple(authors.running(tx, workspace))
     if goal.operation is not None:
         row = operations.find(tx, scope, goal.operation)
         _, n, root = codec.decode(row.before)["files"]["scan"]
