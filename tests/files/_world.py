@@ -37,6 +37,7 @@ class Truth(NamedTuple):
     open: frozenset[str]
     when: int
     after: Any
+    as_of: int = -1  # of a rewind: the time to which it went back
 
 
 class Spot(NamedTuple):
@@ -133,7 +134,9 @@ class World:
         self.root, self.file = place / "w", place / "s.db"
         self.root.mkdir(parents=True)
         (self.root / ".gitignore").write_bytes(RULES)
-        (self.root / "a").write_bytes(b"first")
+        for number, path in enumerate(("a", "b.txt", "src/a", "src/b.txt", "lib/deep/a", "lib/empty/x", "sp ace")):
+            (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.root / path).write_bytes(b"first %d" % number)
         self.families = sessions or {"one": "one", "two": "two", "helper": "one", GUARD: GUARD}
         self.where: dict[str, Path] = {}
         self.ids: dict[str, str] = {}
@@ -222,7 +225,7 @@ class World:
             self.change(family, call, lambda: f"write {sorted(names)} {[self._write(hand, each) for each in names]}")
             return
         taken = {name for each in self.open for name in each.names}
-        for _ in range(rng.randrange(1, 4)):
+        for _ in range(rng.randrange(2, 6)):
             hand = _Careful(self.root, rng, taken)
             self.change(family, call, hand.act)
 
@@ -372,28 +375,41 @@ class World:
         for path in steps:
             known = {_plain(spot.tree.get(path)), *(_plain(each.after) for each in self.since(path, spot.when))}
             self.require(_plain(after.get(path)) in known, f"{path!r} came back as {after.get(path)!r}")
-        self.restored(family, steps, after)
+        self.restored(family, steps, after, spot.when)
         if again and operation.id in {each.id for each in session.operations(limit=1)}:
             self._undo(session, family, before, steps)
 
     def _undo(self, session: takeback.Session, family: str, before: Things, steps: set[bytes]) -> None:
-        after = self.tree()
-        for does, wanted in (("undo", before), ("redo", after), ("undo", before)):
+        after, back = self.tree(), self.now
+        for does, wanted, as_of in (("undo", before, back - 1), ("redo", after, back), ("undo", before, back - 1)):
             self.log.append(f"  {session.name}: {does}")
             getattr(session, does)()
             self.now += 1
             found = self.tree()
             self.require(found == wanted, f"{does} is not exact: {different(found, wanted)}")
             self.check()
-            self.restored(family, steps, found)
+            self.restored(family, steps, found, as_of)
 
-    def restored(self, family: str, paths: set[bytes], after: Things) -> None:
+    def restored(self, family: str, paths: set[bytes], after: Things, as_of: int) -> None:
         for path in paths:
-            truth = Truth(family, "restore", frozenset({family}), self.now, after.get(path))
+            truth = Truth(family, "restore", frozenset({family}), self.now, after.get(path), as_of)
             self.history.setdefault(path, []).append(truth)
 
     def since(self, path: bytes, when: int) -> list[Truth]:
         return [each for each in self.history.get(path, []) if each.when > when]
+
+    def last(self, path: bytes, when: int) -> Truth | None:
+        """Return who changed a path last since a time; behind a rewind, it is as it was then."""
+        limit: int = self.now
+        found: Truth | None = None
+        for each in reversed(self.since(path, when)):
+            if each.when > limit:
+                continue
+            found = found or each
+            if each.as_of < when:
+                return each
+            limit = each.as_of
+        return found
 
     def _check_plan(
         self, planned: takeback.Rewind, spot: Spot, family: str, before: Things, how: dict[str, Any]
@@ -406,10 +422,11 @@ class World:
         )
         forced = "overwrite" in how
         for path in steps:
-            last = self.since(path, spot.when)[-1:]
-            self.require(last, f"{path!r} would change, but nobody changed it since")
-            own = last[0].family in taken or (last[0].family == PERSON and (last[0].open | {GUARD}) & taken)
-            self.require(own or forced, f"{path!r} would be lost: {last[0][:4]}")
+            last = self.last(path, spot.when)
+            if last is None:
+                raise AssertionError("\n".join([f"{path!r} would change, but nobody changed it", *self.log[-60:]]))
+            own = last.family in taken or (last.family == PERSON and (last.open | {GUARD}) & taken)
+            self.require(own or forced, f"{path!r} would be lost: {last[:4]}")
         for path in kept | others:
             foreign = [each for each in self.since(path, spot.when) if each.family not in taken]
             self.require(foreign, f"{path!r} is stated to be others', but only {taken} changed it")
@@ -418,7 +435,8 @@ class World:
             hidden = is_ignored(path) or not self._hidden.isdisjoint(path.split(b"/"))
             if hidden or (wanted is not None and os.fsdecode(path) not in wanted):
                 continue
-            named = path in steps | kept | others | unclear | stays
+            shown = steps | kept | others | unclear | stays
+            named = path in shown or any(each.startswith(path + b"/") for each in shown)
             self.require(named, f"{path!r} differs, and the plan does not name it")
 
     def named(self, others: Any) -> list[str]:

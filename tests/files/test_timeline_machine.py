@@ -81,20 +81,22 @@ class TimelineMachine(RuleBasedStateMachine):
         rng = random.Random(number)
         self.world.work(rng.choice(self.world.open), rng)
 
-    @precondition(lambda self: self.world.open)
-    @rule(number=numbers)
-    def work_more(self, number: int) -> None:
-        self.work(number)
+    @rule(name=st.sampled_from(SESSIONS), number=numbers, named=st.booleans(), paths=st.booleans())
+    def call(self, name: str, number: int, named: bool, paths: bool) -> None:
+        """Run a tool from its start to its end, whatever else is open."""
+        rng = random.Random(number)
+        call = self.world.begin(name, rng, named=named, paths=paths)
+        self.world.work(call, rng)
+        self.world.end(call)
+
+    @rule(name=st.sampled_from(SESSIONS), number=numbers)
+    def call_more(self, name: str, number: int) -> None:
+        self.call(name, number, number % 3 == 0, number % 2 == 0)
 
     @precondition(lambda self: self._ours())
     @rule(number=numbers, how=st.sampled_from(("ended", "ended", "failed", "interrupted")))
     def end(self, number: int, how: str) -> None:
         self.world.end(random.Random(number).choice(self._ours()), how)
-
-    @precondition(lambda self: self._ours())
-    @rule(number=numbers)
-    def end_more(self, number: int) -> None:
-        self.end(number, "ended")
 
     # ------------------------------------------------------------------ other processes
 
@@ -137,7 +139,7 @@ class TimelineMachine(RuleBasedStateMachine):
         self.world.check()
 
     @rule(rules=st.sampled_from(RULES_IN_THE_MIDDLE))
-    def rules(self, rules: bytes) -> None:
+    def write_rules(self, rules: bytes) -> None:
         self.world.write_rules(PERSON, "", rules)
 
     # ------------------------------------------------------------------ moves

@@ -175,7 +175,8 @@ class Rewind:
         wanted = trees.root(then.root).tree
         self._require_known(trees, now, wanted)
         yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
-        return preview.plan(trees.load, now, wanted, yours=yours, wants=choice.wants, overwrite=choice.overwrites)
+        how = {"wants": choice.wants, "overwrite": choice.overwrites}
+        return preview.plan(trees.load, now, wanted, yours=yours, seen=self._blame.by, **how)
 
     def _before_it(self, moment: Moment, trees: Trees) -> Root | None:
         """Return what was on disk before an interrupted change: what will be there once it is taken back."""

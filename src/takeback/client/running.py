@@ -105,7 +105,7 @@ class Running(Handle):
 
     def _take(self, wait: float, *, take_over: bool) -> None:
         """Take the lease, waiting for its holder; raises ``Busy`` if they still hold it."""
-        store, watch, left = self._store, _Watch(), self._left_running()
+        store, watch = self._store, _Watch()
 
         def check() -> bool | None:
             return self._try(watch, take_over) or None
@@ -115,7 +115,7 @@ class Running(Handle):
             watch.is_silent and waiting.until(store, check, 3 * presence.BEAT_SECONDS)
         ):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
-        self._scan_after_taking(left)
+        self._recover_after_taking()
 
     def _try(self, watch: _Watch, take_over: bool) -> bool:
         """Take the lease if it is free; otherwise return False, and ``watch`` has recorded the holder."""
@@ -126,6 +126,7 @@ class Running(Handle):
             why, now_ms = watch.judge(lease, store._clock.now_ms(), take_over), store._clock.now_ms()
             if why is None:
                 return False
+            self._scan_before_taking(lease)
             holder = presence.encode(presence.here(now_ms))
             wanted = runs.Wanted(holder, runs.last(lease), why, left)
             if self._take_now(wanted, now_ms):
@@ -348,18 +349,15 @@ class Running(Handle):
         place, now_ms = timeline.at(self._seen.workspace), self._store._clock.now_ms()
         self._do(timeline.ended, *self._key, place, tuple(sorted(ended)), now_ms=now_ms)
 
-    def _left_running(self) -> list[str]:
-        """Return the calls that the previous holder left open."""
-        return self._ask(calls.going_on) if self._scans() and self._seen.seq else []
-
-    def _scan_after_taking(self, left: list[str]) -> None:
-        """Take back an interrupted rewind, and scan for what calls did that were cut off."""
-        if not self._scans():
-            return
-        place = self._place()
-        if left:
+    def _scan_before_taking(self, lease: LeaseRow | None) -> None:
+        """Scan for what the holder's calls did, while it is still known when that last gave a sign of life."""
+        if lease is not None and lease.holder is not None and self._scans() and self._ask(calls.going_on):
             self._scan_quietly()
-        elif place is not None:
+
+    def _recover_after_taking(self) -> None:
+        """Take back an interrupted rewind."""
+        place = self._place() if self._scans() else None
+        if place is not None:
             try:
                 self._recover(place)
             except (Busy, StorageFull, BackendError) as error:

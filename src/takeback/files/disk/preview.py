@@ -7,7 +7,7 @@ that contains something kept. Each remaining path becomes one step. Whatever sho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import NamedTuple
 
 from ...model import names, tree
@@ -34,10 +34,12 @@ def plan(
     yours: Yours,
     wants: Callable[[bytes], bool] = lambda path: True,
     overwrite: Callable[[bytes], bool] = lambda path: False,
+    seen: Container[bytes] | None = None,
 ) -> FilePlan:
     """Plan how tree ``now`` becomes tree ``wanted``, except that somebody else's edits end as they left them.
 
-    Only paths that are ``wants`` change.
+    Only paths that are ``wants`` change, and of those only what was ``seen`` to change since, if that is known: what
+    came to be while it was not captured is nobody's to take back.
     """
     steps, kept, stays = dict[bytes, Step](), list[bytes](), dict[bytes, str]()
     refused = dict[bytes, None]()
@@ -55,6 +57,8 @@ def plan(
                 stays[path] = _why(old, new)
         elif path in yours and not overwrite(path):
             kept.append(path)
+        elif seen is not None and path not in seen and not overwrite(path):
+            stays[path] = "it changed while it was not captured"
         else:
             steps[path] = Step(path, old, new)
     fixed = {*stays, *refused, *(path for path in kept if yours[path] is None)}
