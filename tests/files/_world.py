@@ -276,7 +276,12 @@ class World:
 
     def end(self, call: Running | Elsewhere, how: str = "ended") -> None:
         self.log.append(f"  {call.session}: {how} {call.id[-6:]}")
+        away = self.root.with_name("away")
+        if how == "unseen":  # the scan at its end fails: the workspace is not there
+            self.root.rename(away)
         call.end(how)
+        if how == "unseen":
+            away.rename(self.root)
         self.open.remove(call)
         self.check()
 
@@ -378,6 +383,32 @@ class World:
         self.restored(family, steps, after, spot.when)
         if again and operation.id in {each.id for each in session.operations(limit=1)}:
             self._undo(session, family, before, steps)
+
+    def rewind_all(self, spot: Spot) -> None:
+        """Bring the whole directory back to a moment, whoever changed it since, and take that back."""
+        before, place = self.tree(), self.store.workspace(self.root)
+        self.log.append(f"  all: rewind to {spot.name!r}")
+        planned = place.preview_rewind((self.ids[spot.session], spot.name))
+        steps = {os.fsencode(each.path) for each in planned.files}
+        shown = steps | {os.fsencode(each) for each in planned.stays}
+        for path in different(before, spot.tree):
+            named = path in shown or any(each.startswith(path + b"/") for each in shown)
+            hidden = is_ignored(path) or not self._hidden.isdisjoint(path.split(b"/"))
+            self.require(named or hidden, f"{path!r} differs, and the plan does not name it")
+        operation = planned.apply()
+        self.check()
+        self.now += 1
+        after = self.tree()
+        self.require({*different(before, after)} == steps, f"plan and effect differ: {steps}")
+        for path in steps:
+            self.require(_plain(after.get(path)) == _plain(spot.tree.get(path)), f"{path!r} did not come back")
+        self.restored(PERSON, steps, after, spot.when)
+        if steps:
+            self.store.undo(operation)
+            self.now += 1
+            found = self.tree()
+            self.require(found == before, f"undo is not exact: {different(found, before)}")
+            self.restored(PERSON, steps, found, self.now - 2)
 
     def _undo(self, session: takeback.Session, family: str, before: Things, steps: set[bytes]) -> None:
         after, back = self.tree(), self.now

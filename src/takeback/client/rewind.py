@@ -52,7 +52,10 @@ _UNKNOWN = Author("")
 
 
 class Then(NamedTuple):
-    """The files to go back to: their root, the scan behind which changes are taken back, and whose changes."""
+    """The files to go back to: their root, the scan behind which changes are taken back, and whose changes.
+
+    ``paths`` are taken back besides: those that an operation changed.
+    """
 
     root: str
     workspace: WorkspaceRow
@@ -60,6 +63,7 @@ class Then(NamedTuple):
     claim: Claim | None
     own: Collection[int] | None
     fork: SessionRow | None = None
+    paths: frozenset[bytes] = frozenset()
 
 
 class Rewind:
@@ -176,7 +180,7 @@ class Rewind:
         self._require_known(trees, now, wanted)
         yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
         how = {"wants": choice.wants, "overwrite": choice.overwrites}
-        return preview.plan(trees.load, now, wanted, yours=yours, seen=self._blame.by, **how)
+        return preview.plan(trees.load, now, wanted, yours=yours, seen={*self._blame.by, *then.paths}, **how)
 
     def _before_it(self, moment: Moment, trees: Trees) -> Root | None:
         """Return what was on disk before an interrupted change: what will be there once it is taken back."""

@@ -276,14 +276,16 @@ class Running(Handle):
     def _scan_quietly(self, **how: object) -> None:
         """Scan, but let no failure of the workspace stop the conversation."""
         try:
-            self._scan_files(**how)  # type: ignore[arg-type]
+            done = self._scan_files(**how)  # type: ignore[arg-type]
+            if done is None and self._scans() and not os.path.isdir(self._seen.workspace):
+                self._owe(self.capture_error or "")
         except (Busy, Unsupported, StorageFull, BackendError, OSError) as error:
             self.capture_error = str(error)
-            self._owe(error)
+            self._owe(words.of_error(error))
 
-    def _owe(self, error: Exception) -> None:
+    def _owe(self, why: str) -> None:
         """Remember that a scan failed: what changed since the last good one belongs to the calls that ran meanwhile."""
-        why, running = words.of_error(error), tuple(sorted(self._running | self._owing))
+        running = tuple(sorted(self._running | self._owing))
         try:
             self._do(
                 timeline.failed,

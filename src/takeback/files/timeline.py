@@ -199,7 +199,8 @@ def opened(tx: Tx, scope: str, place: DirectoryAt, now_ms: int) -> WorkspaceRow:
         known = identity(place.path) or ""
         row = WorkspaceRow(scope, tx.next("workspace"), new_id(now_ms), *place, known, 0, "", [], [], {})
         return WORKSPACE.put(tx, row)
-    return _stored(tx, found, found._replace(path=place.path))
+    known = found.identity or identity(place.path) or ""  # unknown as long as it was never scanned
+    return _stored(tx, found, found._replace(path=place.path, identity=known))
 
 
 def require_tip(workspace: WorkspaceRow, root: str, base: int) -> None:

@@ -5,7 +5,8 @@ Such a move belongs to the workspace and to no session. It is an operation like 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
 from ..errors import NotFound
@@ -44,6 +45,7 @@ class FilesAt(NamedTuple):
     at_ms: int
     since: int | None
     running: tuple[tuple[SessionRow, bytes], ...]  # sessions with calls that run here, and their processes
+    paths: frozenset[bytes] = frozenset()  # what an operation changed that is taken back
 
 
 def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt:
@@ -57,15 +59,20 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
     running = tuple(authors.running(tx, workspace))
     if goal.operation is not None:
         row = operations.find(tx, scope, goal.operation)
-        _, n, root = codec.decode(row.before)["files"]["scan"]
+        before = codec.decode(row.before)["files"]
+        _, n, root = before["scan"]
         since = codec.decode(row.after)["files"]["scan"][1]
         scan = timeline.scan_at(tx, workspace, n)
-        return FilesAt(workspace, n, root, row.at_ms if scan is None else scan.at_ms, since, running)
+        return FilesAt(workspace, n, root, row.at_ms if scan is None else scan.at_ms, since, running, _paths(before))
     n = _scan_of(tx, workspace, goal)
     found = None if n is None else timeline.good_before(tx, workspace, n + 1)
     if found is None or found.root is None:
         raise NotFound(f"nothing is known of the files of {place.path!r} at that moment; see its timeline")
     return FilesAt(workspace, found.n, found.root, found.at_ms, None, running)
+
+
+def _paths(files: dict[str, Any]) -> frozenset[bytes]:
+    return frozenset(os.fsencode(path) for path in files["paths"])
 
 
 def _scan_of(tx: Tx, workspace: WorkspaceRow, goal: WorkspaceGoal) -> int | None:
