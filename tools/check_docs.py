@@ -27,7 +27,18 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^(#+) (.*)$", re.M)
 SPAN = re.compile(r"`([^`]+)`")
 PRINTED = re.compile(r"^ *print\(.*\)  +# (.*)$")
-HANDLES = ("Store", "Session", "Agent", "AgentState", "SessionState", "ToolRun", "Stream", "Rewind", "Attachment")
+HANDLES = (
+    "Store",
+    "Session",
+    "Agent",
+    "AgentState",
+    "SessionState",
+    "ToolRun",
+    "Stream",
+    "Rewind",
+    "Workspace",
+    "Attachment",
+)
 
 
 def pages() -> list[Path]:

@@ -1115,13 +1115,17 @@ class AsyncSession:
         """
         return await self._portal.run(lambda: self._sync.rewind_pending())
 
-    async def capture_files(self) -> None:
+    async def capture_files(
+        self, *, calls: Iterable[str | ToolCall] = (), until: datetime | None = None, ended: bool = False
+    ) -> None:
         """Scan the workspace now, even without the lease: for boundaries that only the caller knows.
 
         What changed since the last scan is attributed to the open calls; with none open it is somebody else's change,
-        and a rewind keeps it. Does nothing without a workspace. ``checkpoint`` scans too, and names the point.
+        and a rewind keeps it. Name the ``calls`` that you know to be at work. If you know it only ``until`` some time,
+        what changed later is unclear, or somebody else's if they had ``ended`` by then. Does nothing without a
+        workspace. ``checkpoint`` scans too, and names the point.
         """
-        return await self._portal.run(lambda: self._sync.capture_files())
+        return await self._portal.run(lambda: self._sync.capture_files(calls=calls, until=until, ended=ended))
 
     async def file_at(self, path: str | PathLike[str], point: Point) -> bytes:
         """Return the content of a file as it was at a point.
@@ -1313,7 +1317,8 @@ class AsyncSession:
 
         With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory that receives
         the files as they were at that point and becomes the workspace of the new session; files that belong to a
-        repository are left out and logged. ``undo`` takes the fork back but leaves that directory.
+        repository are left out and logged. ``undo`` takes the fork back but leaves that directory. If the process is
+        killed meanwhile, the same call again starts over.
         """
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
             await self._portal.run(
@@ -1878,6 +1883,8 @@ class AsyncRewind:
     that another session changed, which ``other_sessions`` maps to its id; ``unclear``, paths that several may have
     changed, each with who; and ``stays``, what should change and does not, each with the reason. ``not_captured`` are
     paths whose content is unknown, so they do not come back; ``not_written`` those that belong to a repository.
+    ``moved`` maps what is in the way and not captured, and is to be overwritten, to the name that it is moved to; in an
+    undo it maps that name to the place to which it moves back.
     ``target_at`` is when the point was reached. ``digest`` names exactly this plan. ``pending`` describes an earlier
     change to these files that was interrupted: it is taken back first, and the preview shows what comes after that."""
 
@@ -1965,6 +1972,11 @@ class AsyncRewind:
         return self._sync.stays
 
     @property
+    def moved(self) -> dict[str, str]:
+        """As the blocking ``Rewind`` holds it."""
+        return self._sync.moved
+
+    @property
     def digest(self) -> str:
         """As the blocking ``Rewind`` holds it."""
         return self._sync.digest
@@ -1996,12 +2008,15 @@ class AsyncRewind:
         """
         return await self._portal.run(lambda: self._sync.apply(take_over=take_over))
 
-    def left_alone(self, overwrite: str = "overwrite={}", take: str = "sessions={}") -> AsyncIterator[str]:
+    def left_alone(
+        self, overwrite: str = "overwrite=[{path!r}]", take: str = "sessions=[{session!r}]", more: str = ""
+    ) -> AsyncIterator[str]:
         """Yield a line for everything that does not change although it differs, with the reason and what to do.
 
-        ``overwrite`` and ``take`` say how to restore a path, or a session's changes, all the same.
+        ``overwrite`` and ``take`` say how to restore a path, or a session's changes, all the same; empty if there is no
+        way to. ``more`` says how to see all of a long list.
         """
-        return self._portal.iterate(lambda: self._sync.left_alone(overwrite, take))
+        return self._portal.iterate(lambda: self._sync.left_alone(overwrite, take, more))
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

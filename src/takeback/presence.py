@@ -26,12 +26,12 @@ class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     host: str
-    pid: int
+    pid: int  # 0 if it is not known which process it is
     machine: str = ""  # the boot id of the machine and its pid namespace
     began: str = ""  # when the process started, in the system's ticks
 
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}"
+        return f"process {self.pid or '(unknown)'} on {self.host}"
 
 
 def host() -> str:
@@ -43,6 +43,22 @@ def here(now_ms: int) -> Holder:
     """Return this process as a new holder."""
     pid = os.getpid()
     return Holder(new_id(now_ms), host(), pid, _machine(), _began(pid) or "")
+
+
+def process(pid: int, now_ms: int) -> Holder:
+    """Return another process of this machine as a new holder; an unknown one if there is no such process."""
+    began = _began(pid)
+    return unknown(now_ms) if began is None else Holder(new_id(now_ms), host(), pid, _machine(), began)
+
+
+def unknown(now_ms: int) -> Holder:
+    """Return a holder on this machine of which nobody knows which process it is."""
+    return Holder(new_id(now_ms), host(), 0, _machine())
+
+
+def is_known(holder: Holder) -> bool:
+    """Whether it is known which process a holder is."""
+    return holder.pid > 0
 
 
 def encode(holder: Holder) -> bytes:
@@ -67,7 +83,7 @@ def is_here(holder: Holder) -> bool:
 
 def is_gone(holder: Holder) -> bool:
     """Whether a holder on this machine is gone; for one elsewhere, which cannot be checked, False."""
-    if not is_near(holder):
+    if not is_near(holder) or not is_known(holder):
         return False
     began = _began(holder.pid)
     return began is None or (bool(began and holder.began) and began != holder.began)
@@ -82,12 +98,6 @@ def is_past(holder: Holder) -> bool:
 def brief(holder: Holder) -> list[object]:
     """Describe a process in short, without the name of its machine, for what is exported."""
     return [holder.machine, holder.pid, holder.began]
-
-
-def from_brief(about: list[object]) -> Holder:
-    """Return the process that was described in short."""
-    machine, pid, began = msgspec.convert(about, tuple[str, int, str])
-    return Holder("", "", pid, machine, began)
 
 
 def is_same(one: Holder, other: Holder) -> bool:

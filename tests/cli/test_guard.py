@@ -1,14 +1,12 @@
 """guard: a checkpoint whenever files come to rest; nobody is in its way, and it is in nobody's."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,8 +198,11 @@ def test_it_is_in_nobodys_way(world: World, guards: Callable[..., Guard]) -> Non
         rewind.apply()
         assert (world.project / "a.txt").read_text() == "one\n"
         assert guard.next()["description"] == "1 change: a.txt"
-    assert world.ok("ls", "--fields", "name").out == "agent\n"
+    assert sorted(world.ok("ls", "--fields", "name").out.split()) == ["agent", "guard"]
     assert world.ok("show", "--json").document["session"]["name"] == "agent"
+    status = world.ok("status", "--json").document
+    assert (status["session"]["name"], status["guard"]["type"]) == ("agent", "automatic")
+    assert f"takeback rewind {status['guard']['name']}" in world.ok("status").out
 
 
 def test_a_rewind_to_one_of_its_checkpoints_while_it_stands_guard(world: World, guards: Callable[..., Guard]) -> None:
@@ -246,14 +247,13 @@ def test_its_beginning_is_nothing_to_undo(world: World) -> None:
     world.ok("guard", "--once")
     with takeback.open(world.url) as store:
         assert [each.kind for each in store.operations()] == ["rewind"]
-        assert store.get_session("guard").archived
     world.ok("undo", "-y")
     assert (world.project / "a.txt").read_text() == "two\n"
-    world.ok("unarchive", "guard")
+    world.ok("archive", "guard")
     (world.project / "a.txt").write_text("three\n")
     world.ok("guard", "--once")
     with takeback.open(world.url) as store:
-        assert not store.get_session("guard").archived
+        assert store.get_session("guard").archived, "whoever hid it did so on purpose"
 
 
 def test_a_dry_run_and_what_cannot_be_guarded(world: World) -> None:
@@ -293,14 +293,80 @@ def test_names_that_steer_a_terminal_are_escaped(world: World) -> None:
     assert "\x1b" not in world.ok("guard", "--once").out
 
 
-def test_without_the_package_it_looks_every_few_seconds(
-    world: World, monkeypatch: pytest.MonkeyPatch, guards: Callable[..., Guard], tmp_path: Path
-) -> None:
-    (tmp_path / "hidden").mkdir()
-    (tmp_path / "hidden" / "watchfiles.py").write_text("raise ImportError\n")
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'hidden'}:{os.environ.get('PYTHONPATH', '')}")
+def test_a_new_directory_and_what_is_in_it_are_reported(world: World, guards: Callable[..., Guard]) -> None:
     guard = guards(*FAST)
-    assert guard.began == f"Guarding {world.project}, scanning every 1 s. Ctrl-C ends it.\n"
+    assert guard.began == f"Guarding {world.project}, the system reports changes. Ctrl-C ends it.\n"
     guard.next()
+    (world.project / "deep" / "er").mkdir(parents=True)
+    (world.project / "deep" / "er" / "a.txt").write_text("one\n")
+    assert "deep/er/a.txt" in guard.next()["description"]
+    (world.project / "deep" / "er" / "a.txt").write_text("two\n")
+    assert guard.next()["description"] == "1 change: deep/er/a.txt"
+    (world.project / "deep").rename(world.project / "moved")
+    guard.next()
+    (world.project / "moved" / "er" / "a.txt").write_text("three\n")
+    assert guard.next()["description"] == "1 change: moved/er/a.txt"
+
+
+# ---------------------------------------------------------------------- a session of its directory
+
+
+@pytest.mark.trial("T39")
+def test_a_guard_is_a_session_of_its_directory(world: World) -> None:
     (world.project / "a.txt").write_text("one\n")
-    assert guard.next()["description"] == "1 change: a.txt"
+    name = world.ok("guard", "--once", "--json").document["name"]
+    (world.project / "a.txt").write_text("two\n")
+    assert world.ok("ls", "--fields", "name").out == "guard\n"
+    status = world.ok("status", "--json").document
+    assert (status["session"]["name"], status["checkpoint"]["name"]) == ("guard", name)
+    assert [each["path"] for each in status["changes"]] == ["a.txt"]
+    assert [each["failed"] for each in world.ok("timeline", "--json").document["scans"]] == [None]
+    ran = world.run("rewind", "guard")
+    assert (ran.code, "name a point: takeback rewind " in ran.err) == (2, True)
+    world.ok("rewind", name, "-y")  # its checkpoints are points, by their bare names too
+    assert (world.project / "a.txt").read_text() == "one\n"
+
+
+@pytest.mark.trial("T39")
+def test_the_guard_of_another_directory_is_not_shown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.project / "a.txt").write_text("one\n")
+    world.ok("guard", "--once")
+    other = world.project.parent / "other"
+    other.mkdir()
+    monkeypatch.chdir(other)
+    assert world.ok("ls").out == ""
+    assert world.ok("status", "--json").document["session"] is None
+    assert world.ok("timeline", "--json").document["scans"] == []
+    for arguments in (("rewind", "guard", "-n"), ("checkpoints", "guard"), ("show", "guard")):
+        ran = world.run(*arguments)
+        assert (ran.code, ran.out) == (4, "")
+        assert (
+            f"nothing guards {other}; start with: takeback guard. The guard of {world.project} is session " in ran.err
+        )
+
+
+@pytest.mark.trial("T39")
+def test_a_guard_claims_nothing(world: World) -> None:
+    """What its scans find is a call's that was open, or else somebody's outside; its points restore both."""
+    (world.project / "a.txt").write_text("one\n")
+    first = world.ok("guard", "--once", "--json").document["id"]
+    with takeback.open(world.url) as store, store.session("agent", workspace=world.project) as s:
+        s.user("go on")
+        with s.tool("bash", {"command": "make"}) as run:
+            (world.project / "made.txt").write_text("by the agent\n")
+            world.ok("guard", "--once")
+            run.result("ok")
+    (world.project / "mine.txt").write_text("mine\n")
+    world.ok("guard", "--once")
+    found = {
+        change["path"]: (change["kind"], len(change["session_ids"]))
+        for scan in world.ok("timeline", "--json").document["scans"]
+        for change in scan["changes"]
+    }
+    assert found == {"made.txt": ("calls", 1), "mine.txt": ("outside", 0)}
+    plan = world.ok("rewind", "agent:1^", "-n", "--json").document
+    assert ([each["path"] for each in plan["files"]], plan["kept"]) == (["made.txt"], ["mine.txt"])
+    world.ok("rewind", f"guard:{first}", "-y")
+    assert [path.name for path in world.project.iterdir()] == ["a.txt"]
+    world.ok("undo", "-y")
+    assert sorted(path.name for path in world.project.iterdir()) == ["a.txt", "made.txt", "mine.txt"]

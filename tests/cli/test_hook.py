@@ -4,7 +4,6 @@ The events are those of Claude Code's documentation of hooks, each given to a pr
 """
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _claude import BASH, GAVE, SESSION, Claude
 from _world import World
 
 import takeback
@@ -19,62 +19,11 @@ from takeback.cli import claude_code, hook_settings
 
 pytestmark = pytest.mark.feature("F1", "F10")
 
-SESSION = "00893aaf-19fa-41d2-8238-13269b9b3ca0"
-
-
-class Claude:
-    """Claude Code at work in the project: each event is a process with the documented JSON on its stdin."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.common = {
-            "session_id": SESSION,
-            "transcript_path": f"/home/ada/.claude/projects/pay/{SESSION}.jsonl",
-            "cwd": str(world.project),
-            "permission_mode": "default",
-        }
-
-    def event(self, name: str, **fields: Any) -> None:
-        """Let an event happen: nothing is said on stdout, and it ends with 0."""
-        ran = self.give(json.dumps({**self.common, "hook_event_name": name, **fields}))
-        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-
-    def give(self, text: str) -> subprocess.CompletedProcess[str]:
-        return self.world.process("hook", "claude-code", input=text, env=self.env)
-
-    @property
-    def env(self) -> dict[str, str]:
-        return {**os.environ, "CLAUDE_PROJECT_DIR": str(self.world.project)}
-
-    def begin(self, name: str, given: dict[str, Any], call: str = "toolu_01ABC123", **fields: Any) -> None:
-        self.event("PreToolUse", tool_name=name, tool_input=given, tool_use_id=call, **fields)
-
-    def finish(self, name: str, given: dict[str, Any], gave: Any, call: str = "toolu_01ABC123", **fields: Any) -> None:
-        self.event(
-            "PostToolUse",
-            tool_name=name,
-            tool_input=given,
-            tool_response=gave,
-            tool_use_id=call,
-            duration_ms=12,
-            **fields,
-        )
-
-    def session(self) -> takeback.Session:
-        with takeback.open(self.world.url) as store:
-            found = store.get_session(f"claude-{SESSION}")
-            found.branches()
-            return found
-
 
 @pytest.fixture
 def claude(world: World) -> Claude:
     (world.project / "app.py").write_text("print('hello')\n")
     return Claude(world)
-
-
-BASH = {"command": "sed -i s/hello/goodbye/ app.py", "description": "Change the greeting", "timeout": 120000}
-GAVE = {"stdout": "", "stderr": "", "interrupted": False, "isImage": False}
 
 
 def _read(claude: Claude, look: Any) -> Any:
@@ -198,7 +147,7 @@ def test_a_call_whose_end_is_never_told_is_closed_with_its_turn(claude: Claude) 
     assert (call.status, call.error) == ("failed", claude_code.UNTOLD)
     (claude.world.project / "mine.py").write_text("mine\n")
     claude.event("Stop", stop_hook_active=False, last_assistant_message="ok")
-    claude.world.ok("rewind", f"claude-{SESSION}:1^", "-y")
+    claude.world.ok("rewind", f"claude-{SESSION}:1^", "-y", "--overwrite", "app.py")
     assert (claude.world.project / "app.py").read_text() == "print('hello')\n"
     assert (claude.world.project / "mine.py").exists()
 

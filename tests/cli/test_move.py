@@ -2,7 +2,7 @@
 
 import pytest
 from _terminal import Terminal
-from _world import World, use_tool
+from _world import Ran, World, use_tool
 
 from _forged import CONTENT, Forged, a_file, planted, tree_of
 
@@ -10,17 +10,23 @@ pytestmark = pytest.mark.feature("F10")
 
 PREVIEW = [
     'Rewind ####### "Fix the flaky retry test" from turn 2 to the end of turn 1, 23h ago',
+    "  in            PROJECT",
     '  conversation  removes 1 turn (from "Now make it fast" on); still on branch main',
     "  work          tasks, plan, notes and state as they were then",
     "  files         D new.py +0 -1   (created by bash in turn 2)",
     "                M pool.py +1 -1   (changed by bash in turn 2)",
-    "  yours         ! yours.txt changed by someone else, left alone (--overwrite yours.txt reverts it)",
+    "  kept          ! yours.txt changed from outside, left alone (--overwrite yours.txt restores it)",
 ]
 
 
 @pytest.fixture(autouse=True)
 def _yours(work: World) -> None:
     (work.project / "yours.txt").write_text("mine\n")
+
+
+def shown(world: World, ran: Ran) -> list[str]:
+    """Return the lines of a plan; the directory is PROJECT."""
+    return [line.replace(str(world.project), "PROJECT") for line in ran.lines]
 
 
 def files(world: World) -> dict[str, str]:
@@ -55,13 +61,13 @@ def test_a_dry_run_makes_no_checkpoint(work: World) -> None:
 @pytest.mark.parametrize("point", ["fix-retry:fixed", "@:fixed", ":fixed", "fixed"])
 def test_a_dry_run_shows_the_plan_and_changes_nothing(work: World, point: str) -> None:
     ran = work.ok("rewind", point, "-n")
-    assert (ran.lines, ran.err) == (PREVIEW, "Dry run: nothing was changed.\n")
+    assert (shown(work, ran), ran.err) == (PREVIEW, "Dry run: nothing was changed.\n")
     assert files(work) == BEFORE
 
 
 def test_off_a_terminal_a_yes_is_needed(work: World) -> None:
     ran = work.run("rewind", "fixed")
-    assert (ran.code, ran.lines) == (5, PREVIEW)
+    assert (ran.code, shown(work, ran)) == (5, PREVIEW)
     assert "no terminal to ask on; add --yes, or -n to preview it" in ran.err
     assert files(work) == BEFORE
 
@@ -81,10 +87,11 @@ def test_the_plan_names_the_session_that_also_changed_a_path_and_what_was_not_ca
             use_tool(other, "bash", lambda: (work.project / "api.py").write_text("theirs\n"))
             lines = work.ok("rewind", "fix-retry:1", "-n").out.splitlines()
             document = work.ok("rewind", "fix-retry:1", "-n", "--json").document
-    short = next(line for line in lines if line.startswith("  others")).split()[-3].rstrip(",")
-    assert other.id.startswith(short)
-    assert f"  others        ! api.py also changed by running session {short}, left alone" in lines
-    assert "  not captured  .env (ignored), build/ (ignored, 3 files)" in lines
+    (others,) = [line for line in lines if line.startswith("  others")]
+    assert others.startswith("  others        ! api.py changed later by bash of session 'other', left alone")
+    assert f"--with {other.id}" in others
+    for missed in (".env (ignored)", "build/ (ignored, 3 files)"):
+        assert any(line.startswith("  not captured") and missed in line for line in lines)
     assert (document["others"], document["other_sessions"]) == (["api.py"], {"api.py": other.id})
 
 
@@ -93,14 +100,15 @@ def test_with_yes_it_is_done_and_undone_and_redone(work: World) -> None:
     assert files(work) == AFTER
     assert "Now make it fast" not in work.ok("show").out
     ran = work.run("undo")
-    assert (ran.code, ran.lines) == (
+    assert (ran.code, shown(work, ran)) == (
         5,
         [
             'Undo ####### "Fix the flaky retry test" from turn 1 to the end of turn 2',
+            "  in            PROJECT",
             "  back          3 messages from another branch",
             "  work          tasks, plan, notes and state as they were then",
-            "  files         A new.py +1 -0",
-            "                M pool.py +1 -1",
+            "  files         A new.py +1 -0   (deleted by a rewind of the agent)",
+            "                M pool.py +1 -1   (changed by a rewind of the agent)",
         ],
     )
     assert "Undone in " in work.ok("undo", "-y").err
@@ -140,7 +148,7 @@ def test_a_rewind_for_programs(work: World) -> None:
 
 
 def test_nothing_to_rewind_is_no_error(work: World) -> None:
-    assert work.ok("rewind", "oauth:3", "--conversation").lines[1] == "  nothing would change"
+    assert work.ok("rewind", "oauth:3", "--conversation").lines[2] == "  nothing would change"
 
 
 def test_without_a_point_off_a_terminal_one_must_be_named(work: World) -> None:
@@ -204,10 +212,20 @@ def test_ctrl_c_at_the_question_changes_nothing(work: World) -> None:
 def test_without_a_point_a_terminal_shows_the_prompts(work: World) -> None:
     terminal = Terminal("rewind")
     terminal.wait_for("Now make it fast")
-    terminal.answer("Go back to before which turn? ", "2\n")
+    terminal.answer("Go back to before which turn, or to which checkpoint? [1-2 or a name, Enter cancels] ", "2\n")
     terminal.answer("Apply? ", "y\n")
     assert terminal.end() == 0
     assert "from turn 2 to the end of turn 1" in terminal.seen
+    assert files(work) == AFTER
+
+
+@pytest.mark.trial("T39")
+def test_a_checkpoint_is_a_point_to_pick(work: World) -> None:
+    terminal = Terminal("rewind")
+    terminal.wait_for("checkpoint: it works")
+    terminal.answer("Enter cancels] ", "fixed\n")
+    terminal.answer("Apply? ", "y\n")
+    assert terminal.end() == 0
     assert files(work) == AFTER
 
 
@@ -322,7 +340,7 @@ def test_only_a_rewind_offers_to_take_your_edit_back(work: World) -> None:
     (work.project / "my file").write_text("mine\n")
     (work.project / "pool.py").write_text("mine too\n")
     ran = work.ok("rewind", ":1", "-n")
-    assert "pool.py changed by someone else, left alone (--overwrite pool.py reverts it)" in ran.out
+    assert "pool.py changed from outside, left alone (--overwrite pool.py restores it)" in ran.out
     work.ok("rewind", ":1", "-y")
     (work.project / "new.py").write_text("mine as well\n")
     assert "--overwrite" not in work.ok("undo", "-n").out

@@ -22,6 +22,7 @@ SLOW = {
     "parallel_workers",
     "quick_start",
     "quick_start_async",
+    "shared_directory",
     "sub_agents",
     "survive_a_crash",
 }
@@ -113,6 +114,14 @@ SAYS = {
         "undone: everything is broken again, last message: Cleaned up.",
         "redone after reopening, last message: It needs more retries.",
         r"also in the store: b'# pool.py\\nretry\(3\)\\n'",
+    ],
+    "shared_directory": [
+        "create +README.md by bash of session 'docs'",
+        "create +notes.txt by someone outside",
+        "delete +README.md by bash of session 'fix'",
+        "M pool.py +.changed by bash in turn 2; back to how bash of session 'docs' left it",
+        "kept +! notes.txt changed from outside",
+        "3 moments restored and undone",
     ],
     "sub_agents": [
         "sub-agent 'tests' was started\nsub-agent 'notes' was started",

@@ -56,6 +56,7 @@ class Running:
         self.session, self.family, self.names = session, family, names
         self._run = run
         self.id: str = run.call.id
+        self.only: frozenset[bytes] | None = None
 
     def end(self, how: str) -> None:
         if how == "interrupted":
@@ -71,6 +72,7 @@ class Elsewhere:
 
     def __init__(self, world: World, session: str, family: str, *, leased: bool) -> None:
         self.session, self.family, self.names = session, family, frozenset[bytes]()
+        self.only: frozenset[bytes] | None = None
         self._ours, theirs = _PROCESSES.Pipe()
         made = world.handle(session)
         about = os.fspath(world.file), made.id, leased
@@ -98,6 +100,9 @@ class Elsewhere:
 
 def _work_elsewhere(pipe: Any, file: str, session_id: str, leased: bool) -> None:
     """Do in another process what is asked for through a pipe."""
+    import faulthandler
+
+    faulthandler.dump_traceback_later(6, exit=False, file=open("/tmp/hang.txt", "w"))
     store, run = takeback.open(file, durability="relaxed"), None
     session = store.get_session(session_id)
     while True:
@@ -149,6 +154,8 @@ class World:
         self.counts = Counter[str]()
         self._checked: dict[str, int] = {}
         self._hidden = set[bytes]()
+        self._seen_all, self._seen = 0, dict[bytes, int]()  # when the directory, and when a path, was last scanned
+        self._first = self.tree()
         self._handles: dict[str, takeback.Session] = {}
         self.start()
         for name in self.families:  # a rewind to before a sub-agent was spawned would take it away
@@ -215,8 +222,15 @@ class World:
         self.log.append(f"{self.now} {family} {call[-6:]}: {done} {different(before, after)[:5]}")
         open_now = frozenset({*(each.family for each in self.open), *(family for family, _ in self.left)})
         for path in different(before, after):
-            truth = Truth(family, call, open_now, self.now, after.get(path))
-            self.history.setdefault(path, []).append(truth)
+            self._changed(path, Truth(family, call, open_now, self.now, after.get(path)))
+
+    def _changed(self, path: bytes, truth: Truth) -> None:
+        """Add a change; one that makes a path what it was at the last scan of it takes back those since."""
+        seen = max(self._seen_all, self._seen.get(path, 0))
+        known = [each for each in self.history.get(path, []) if each.when <= seen]
+        before = known[-1].after if known else self._first.get(path)
+        fresh = [each for each in self.history.get(path, []) if each.when > seen]
+        self.history[path] = known if truth.after == before else [*known, *fresh, truth]
 
     def act(self, family: str, call: str, rng: random.Random, names: frozenset[bytes] = frozenset()) -> None:
         """Let somebody make a few changes: to the paths that their call names, or to any that no other call names."""
@@ -260,7 +274,8 @@ class World:
         made = Running(name, self.families[name], run, names)
         self.log.append(f"  {name}: begin {made.id[-6:]} {sorted(names)} {'only these' if only else ''}")
         self.open.append(made)
-        self.check()
+        made.only = names if only else None
+        self.check(made.only)
         return made
 
     def begin_elsewhere(self, name: str, *, leased: bool = False) -> Elsewhere:
@@ -277,13 +292,16 @@ class World:
     def end(self, call: Running | Elsewhere, how: str = "ended") -> None:
         self.log.append(f"  {call.session}: {how} {call.id[-6:]}")
         away = self.root.with_name("away")
-        if how == "unseen":  # the scan at its end fails: the workspace is not there
+        if how == "unseen":  # the scan at its end fails: the workspace is not a directory
             self.root.rename(away)
+            self.root.touch()
         call.end(how)
         if how == "unseen":
+            self.root.unlink()
             away.rename(self.root)
         self.open.remove(call)
-        self.check()
+        if how != "unseen":
+            self.check(call.only if how != "interrupted" else None)
 
     def kill(self, call: Elsewhere) -> None:
         self.log.append(f"  {call.session}: killed {call.id[-6:]}")
@@ -305,8 +323,10 @@ class World:
         if not holds:
             raise AssertionError("\n".join([what, *self.log[-60:]]))
 
-    def check(self) -> None:
+    def check(self, only: frozenset[bytes] | None = None) -> None:
         """Compare all scans since the last check with what is true."""
+        self._seen_all = self.now if only is None else self._seen_all
+        self._seen |= dict.fromkeys(only or (), self.now)
         for where in {self.root, *self.where.values()}:
             for path, author in self._stated(where):
                 self._judge(path, author)
@@ -375,14 +395,19 @@ class World:
         self.now += 1
         after = self.tree()
         steps = {os.fsencode(each.path) for each in planned.files}
-        found = different(before, after)
-        self.require({*found} == steps, f"plan and effect differ: {steps} {found}")
+        self.require_effect(steps, before, after)
         for path in steps:
             known = {_plain(spot.tree.get(path)), *(_plain(each.after) for each in self.since(path, spot.when))}
             self.require(_plain(after.get(path)) in known, f"{path!r} came back as {after.get(path)!r}")
         self.restored(family, steps, after, spot.when)
         if again and operation.id in {each.id for each in session.operations(limit=1)}:
             self._undo(session, family, before, steps)
+
+    def require_effect(self, steps: set[bytes], before: Things, after: Things) -> None:
+        """See that exactly the steps of a plan happened; what they move aside goes with everything in it."""
+        found = {*different(before, after)}
+        moved = {each for each in found if b".takeback-" in each or any(each.startswith(step + b"/") for step in steps)}
+        self.require(steps <= found and found - steps <= moved, f"plan and effect differ: {steps} {found}")
 
     def rewind_all(self, spot: Spot) -> None:
         """Bring the whole directory back to a moment, whoever changed it since, and take that back."""
@@ -392,14 +417,14 @@ class World:
         steps = {os.fsencode(each.path) for each in planned.files}
         shown = steps | {os.fsencode(each) for each in planned.stays}
         for path in different(before, spot.tree):
-            named = path in shown or any(each.startswith(path + b"/") for each in shown)
+            named = path in shown or any(each.startswith(path + b"/") or path.startswith(each + b"/") for each in shown)
             hidden = is_ignored(path) or not self._hidden.isdisjoint(path.split(b"/"))
             self.require(named or hidden, f"{path!r} differs, and the plan does not name it")
         operation = planned.apply()
         self.check()
         self.now += 1
         after = self.tree()
-        self.require({*different(before, after)} == steps, f"plan and effect differ: {steps}")
+        self.require_effect(steps, before, after)
         for path in steps:
             self.require(_plain(after.get(path)) == _plain(spot.tree.get(path)), f"{path!r} did not come back")
         self.restored(PERSON, steps, after, spot.when)
@@ -467,7 +492,7 @@ class World:
             if hidden or (wanted is not None and os.fsdecode(path) not in wanted):
                 continue
             shown = steps | kept | others | unclear | stays
-            named = path in shown or any(each.startswith(path + b"/") for each in shown)
+            named = path in shown or any(each.startswith(path + b"/") or path.startswith(each + b"/") for each in shown)
             self.require(named, f"{path!r} differs, and the plan does not name it")
 
     def named(self, others: Any) -> list[str]:

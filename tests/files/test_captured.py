@@ -106,7 +106,7 @@ def test_only_what_was_restored_is_expected(lib: Path, keep: Memory) -> None:
     scanner.expect({b"lib/deep/f": Node(FILE, 0o644, 2, b"")})
     found = keep.flat(scanner.scan(keep, [b"lib/deep/f"]).root)
     assert (found[b"lib/deep/f"].kind, found[b"lib/other"].kind) == (FILE, GAP)
-    assert keep.flat(scanner.scan(keep, everything=True).root) == found
+    assert keep.flat(scanner.copied().scan(keep).root) == found
 
 
 # ---------------------------------------------------------------------- T31

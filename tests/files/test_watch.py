@@ -226,8 +226,28 @@ def test_a_preview_scans_everything(root: Path, keep: Memory, monkeypatch: pytes
     scanner = watched(root, keep)
     with counted(monkeypatch) as scanned:
         scanner.copied().scan(keep)
-        scanner.scan(keep, everything=True)
-    assert scanned == ["", "src/", "src/deep/"] * 2
+    assert scanned == ["", "src/", "src/deep/"]
+
+
+@pytest.mark.feature("F1")
+@pytest.mark.trial("T22")
+def test_a_rewind_reads_again_what_was_changed_since_whatever_was_reported(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "a.bin").write_bytes(b"one")
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+        point = session.checkpoint()
+        for content in (b"two", b"one"):
+            with session.tool("write", {}):
+                (work / "a.bin").write_bytes(content)
+        with (work / "a.bin").open("r+b") as file, mmap.mmap(file.fileno(), 3) as mapped:
+            mapped[0:3] = b"old"
+            session.user("nothing is reported of it: the map is still open")
+            assert len([*store.workspace(work).timeline()]) == 3, "so it is not seen"
+            session.rewind(point, overwrite=["a.bin"])
+            assert (work / "a.bin").read_bytes() == b"one"
+            session.undo()
+            assert (work / "a.bin").read_bytes() == b"old"
 
 
 def test_a_workspace_that_is_another_directory_by_now_is_scanned_whole(

@@ -272,6 +272,8 @@ def test_an_append_does_not_rewrite_what_is_there(tmp_path: Path) -> None:
         session.user("big", attachments=[os.urandom(2_000_000)])
         session.append(*({"role": "user", "content": "x" * 500} for _ in range(2000)))
         wal = tmp_path / "s.db-wal"
+        for _ in range(10):  # by then the log has its full length
+            session.user("x" * 500)
         before = store.stats().total_bytes
         for _ in range(20):
             session.user("x" * 500)

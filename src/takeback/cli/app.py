@@ -27,6 +27,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "tail": ("tailing", "Print the last messages; -f follows the session live."),
     "log": ("history", "Show branches and checkpoints as a graph."),
     "checkpoints": ("history", "List checkpoints."),
+    "timeline": ("timeline", "Show what happened to the files here, and who did it."),
     "tree": ("history", "Show sub-agents with status, tokens, run time."),
     "stats": ("counting", "Count tokens, cost, time, tool failures."),
     "agents": ("counting", "List agents and their sessions."),
@@ -41,13 +42,13 @@ VERBS: dict[str, tuple[str, str]] = {
     "state": ("writing", "Show or set the state of a session or an agent."),
     "resume": ("resuming", "Show where a session stopped and what is open; --exec runs a program."),
     "checkpoint": ("moving", "Save this point: conversation, work, state and files."),
-    "rewind": ("moving", "Go back to a point: preview, confirm, apply."),
+    "rewind": ("rewinding", "Go back to a point: preview, confirm, apply."),
     "fork": ("moving", "Start a branch at a point."),
     "switch": ("moving", "Switch to another branch."),
     "approve": ("approving", "Approve a tool call that is waiting for an answer."),
     "deny": ("approving", "Deny a tool call that is waiting for an answer."),
-    "undo": ("moving", "Undo the last operation in this workspace."),
-    "redo": ("moving", "Redo what was undone."),
+    "undo": ("undoing", "Undo the last operation in this workspace."),
+    "redo": ("undoing", "Redo what was undone."),
     "ops": ("history", "List operations, newest first."),
     "run": ("running", "Run any program as a session."),
     "guard": ("guarding", "Take a checkpoint whenever files settle."),
@@ -99,6 +100,10 @@ class VerbCommand(_Helpful):
         own = {name for param in self.params for name in (*param.opts, *param.secondary_opts)}
         extra = [*(params.for_changes() if self.changes else ()), *params.everywhere()]
         self.params += [param for param in extra if own.isdisjoint(param.opts)]  # a verb's own flags win
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        params.note_dashes(ctx, args)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         chosen = ctx.ensure_object(Settings)

@@ -1,20 +1,28 @@
 """Recording what Claude Code passes to its hooks: prompts, tool calls with results, and the files around each call.
 
 Each event is a separate process, so nobody holds the session's lease: a call opened by ``PreToolUse`` is finished by
-``PostToolUse``, which finds it by its id. A call whose end is never reported - it was denied, or interrupted - is
-closed when the turn ends. Files are scanned before a tool runs and before its result is stored: what changed in
-between is attributed to the call, what changes while no call is open to the user.
+``PostToolUse``, which finds it by its id. What runs the tool is Claude Code, so its process is recorded with the call.
+Files are scanned before a tool runs and before its result is stored: what changed in between is attributed to the call,
+what changes while no call is open to the user.
+
+A call that was denied or interrupted ends without an event. Its end is looked up in the transcript: what changed after
+it is not the call's. If the transcript does not tell, the call is closed when the turn ends, and what changed since its
+last sign of life is unclear.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from ..client.session import Session
 from ..client.store import Store
 from ..errors import Conflict, Error, Invalid, NotFound
+from ..model.tools import ToolCall
 from ..model.work import TASK_STATES, Task
+from . import claude_transcript
+from .claude_transcript import CallEnd
 
 AGENT = "claude-code"
 CAPTURE_OFF = "files are not captured"  # a key in the session's state; its value is the reason
@@ -68,10 +76,14 @@ class Hook:
             if wanted is None:
                 raise Invalid("the event names no session_id")
             name = f"claude-{wanted}"
-            self._made = self._store.find_session(name, agent=AGENT) or self._new(name, wanted)
+            self._made = self._scanned_by_us(self._store.find_session(name, agent=AGENT) or self._new(name, wanted))
         if reopen and self._made.status == "completed":
             _reopened(self._made)
         return self._made
+
+    def _scanned_by_us(self, session: Session) -> Session:
+        """Return a session that scans no files by itself: the events say when that is needed."""
+        return self._store.session(session, hold=False, capture="manual")
 
     def _new(self, name: str, session_id: str) -> Session:
         event, fields = self.event, dict[str, Any]()
@@ -99,27 +111,31 @@ class Hook:
         found = self._labelled(main, label)
         if found is None:
             try:
-                return main.spawn(self.event.text("agent_type") or "sub-agent", label=label).session
+                made = main.spawn(self.event.text("agent_type") or "sub-agent", label=label).session
+                return self._scanned_by_us(made)
             except Conflict:  # a concurrent hook created it first
                 found = self._labelled(main, label)
                 if found is None:
                     raise
         if found.status == "completed":
             _reopened(found)
-        return found
+        return self._scanned_by_us(found)
 
     def _labelled(self, main: Session, label: str) -> Session | None:
         return next(iter(self._store.list_sessions(parent=main, label=label, archived=None, limit=1)), None)
 
     # ------------------------------------------------------------------ files
 
-    def look(self, session: Session) -> None:
-        """Scan the workspace, unless that was too slow before; a failed scan must not stop the event's record."""
+    def look(self, session: Session, **known: Any) -> None:
+        """Scan the workspace, unless that was too slow before; a failed scan must not stop the event's record.
+
+        What is ``known`` of open calls is passed on.
+        """
         if self.session(reopen=False).state.get(CAPTURE_OFF) is not None:
             return
         self.looking = True
         try:
-            session.capture_files()
+            session.capture_files(**known)
         except (Error, OSError) as error:
             self.unseen = str(error)
         self.looking = False
@@ -136,12 +152,14 @@ class Hook:
         if session.state.get(CAPTURE_OFF) is not None:
             session.state.delete(CAPTURE_OFF)
         self._close(session)
+        self._close_subagents(session)
         self.look(session)
 
     def prompt(self) -> None:
         """Record a prompt."""
         session, text = self.session(), self.event.text("prompt")
         self._close(session)
+        self._close_subagents(session, ended=True)
         self.look(session)
         if text is not None:
             session.user(text)
@@ -149,6 +167,7 @@ class Hook:
     def before_tool(self) -> None:
         """Record that a tool is about to run."""
         session = self.speaker()
+        self._close(session, ended=True)
         if self._changes_files():
             self.look(session)
         self._begin(session)
@@ -181,6 +200,7 @@ class Hook:
         """Record that Claude Code exited."""
         session = self.session(reopen=False)
         self._close(session)
+        self._close_subagents(session)
         if session.status != "completed":
             session.complete({"reason": self.event.text("reason")})
 
@@ -197,8 +217,9 @@ class Hook:
     def _finish(self, content: Any, *, success: bool) -> None:
         session = self.speaker()
         call = self._open_call(session)
-        if self._changes_files():
-            self.look(session)
+        self._close(session, ended=True)
+        if self._changes_files():  # this event says that the call was at work until now
+            self.look(session, calls=[call, *(each.id for each in session.pending_calls() if each.id != call)])
         duration = self.event.data.get("duration_ms")
         seconds = duration / 1000 if isinstance(duration, int | float) and duration >= 0 else None
         session.tool_result(call, content, success=success, duration=seconds)
@@ -233,16 +254,20 @@ class Hook:
         if isinstance(todos, list):
             session.set_tasks([*_tasks(todos)])
 
-    def _close(self, session: Session) -> None:
-        """Close calls whose end will never be reported; the file changes since then are attributed to them."""
-        waiting = session.pending_calls()
-        if waiting:
-            self.look(session)
-        for call in waiting:
-            try:
-                session.resolve_call(call, UNTOLD, success=False)
-            except (Conflict, NotFound):  # its end was reported just now
-                pass
+    def _close(self, session: Session, *, ended: bool = False) -> None:
+        """Close the calls whose end was not reported: all that are open, or those that are known to have ``ended``."""
+        about = (
+            None if not ended else self.event.text("tool_use_id")
+        )  # the call of this event ends by itself, if at all
+        path = self.event.text("transcript_path")
+        if session.label is not None:
+            path = claude_transcript.of_subagent(path, session.label)
+        settle(session, path, self.look, every=not ended, but=about)
+
+    def _close_subagents(self, main: Session, *, ended: bool = False) -> None:
+        for child in main.children():
+            if child.status == "active":
+                self._close(self._scanned_by_us(child), ended=ended)
 
     def _ended(self, session: Session) -> None:
         """Complete a sub-agent's session with its last message."""
@@ -251,6 +276,48 @@ class Hook:
         if said is not None:
             session.assistant(said)
         session.complete(said[:10_000] if said is not None else None)
+
+
+def settle(
+    session: Session, path: str | None, look: Callable[..., None], *, every: bool = False, but: str | None = None
+) -> None:
+    """Close calls that have ended although no event said so: those whose result the transcript has, or ``every`` one.
+
+    What changed until then is theirs. What changed later is not; if nobody knows when a call ended, it is unclear.
+    """
+    waiting = [call for call in session.pending_calls() if call.id != but]
+    known = claude_transcript.ends(path, [call.id for call in waiting])
+    over = waiting if every else [call for call in waiting if call.id in known]
+    if not over:
+        return
+    if len(over) == len(waiting) and not (but and any(call.id == but for call in session.pending_calls())):
+        look(session, calls=over, **_until(session, over, known))
+    for call in over:
+        end = known.get(call.id) or CallEnd(0, UNTOLD, False)
+        try:
+            session.resolve_call(call, end.text, success=end.success)
+        except (Conflict, NotFound):  # its end was reported just now
+            pass
+
+
+def settle_calls(store: Store, workspace: str) -> None:
+    """Close the calls of all sessions in a directory that have ended, as their transcripts say.
+
+    Before files are scanned for another reason: what changed after a call was denied is not that call's.
+    """
+    for found in store.list_sessions(agent=AGENT, workspace=workspace, active_only=True, archived=None, limit=100):
+        if not found.pending_calls():
+            continue
+        session = store.session(found, hold=False, capture="manual")
+        about = (session.metadata or {}).get("claude_code") or {}
+        path = about.get("transcript_path")
+        settle(session, path, lambda session, **known: session.capture_files(**known))
+
+
+def _until(session: Session, over: list[ToolCall], known: Mapping[str, CallEnd]) -> dict[str, Any]:
+    """Return until when calls were at work, and whether they had ended by then."""
+    times = [datetime.fromtimestamp(known[call.id].at_ms / 1000, UTC) for call in over if call.id in known]
+    return {"until": max(times), "ended": True} if len(times) == len(over) else {"until": session.updated_at}
 
 
 def _reopened(session: Session) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from ..shell.failures import CONFLICT, Stop
 from .settings import Settings
@@ -49,10 +49,19 @@ def _answer(question: str) -> str:
     return line.strip().lower()
 
 
-def choose(count: int) -> int | None:
-    """Ask for a turn from 1 to ``count``; anything else returns None."""
-    answer = _answer(f"Go back to before which turn? [1-{count}, Enter cancels] ")
-    return int(answer) if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= count else None
+def choose(count: int, names: Collection[str] = ()) -> str | None:
+    """Ask for a turn from 1 to ``count``, or one of the names of checkpoints; anything else returns None."""
+    turns = f"1-{count}" if count else ""
+    if not names:
+        question = f"Go back to before which turn? [{turns}, Enter cancels] "
+    elif turns:
+        question = f"Go back to before which turn, or to which checkpoint? [{turns} or a name, Enter cancels] "
+    else:
+        question = "Go back to which checkpoint? [a name, Enter cancels] "
+    answer = _answer(question)
+    if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= count:
+        return str(int(answer))
+    return next((each for each in names if each.lower() == answer), None)
 
 
 def tell(text: str) -> None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .progress import Progress
 
 S = TypeVar("S", bound="Reading")
+GUARD = "guard"  # name and agent of the session that guards a directory
 _COUNTED = 1000
 _COMPLETED = 200
 
@@ -158,6 +159,14 @@ class Frame:
             self._found = (next((each for each in upwards if each in known), None),)
         return self._found[0]
 
+    @property
+    def guard(self) -> Session | None:
+        """The session that guards the workspace, if one ever did."""
+        if self.workspace is None:
+            return None
+        found: Session | None = self.reading.find_session(GUARD, agent=GUARD, workspace=self.workspace)
+        return found
+
     def belongs_here(self, session_id: str | None) -> bool:
         """Whether a session belongs to the workspace, even if it is in the trash."""
         if session_id is None:
@@ -189,13 +198,24 @@ class Frame:
             here = f"no session belongs to {self.directory} or a directory above it"
             raise Stop(f"{here}; name a session (takeback ls -a lists them)", NOT_FOUND)
         try:
-            return self.reading.resolve(text, workspace=self.workspace)
+            found = self.reading.resolve(text, workspace=self.workspace)
+            self._require_own_guard(text, found.session)
+            return found
         except Ambiguous as error:
             raise Stop(f"{error}:\n{self._candidates(error)}", NOT_FOUND) from error
         except NotFound as error:
             if not str(error).startswith("no session matches"):
                 raise
             raise Stop(self._unknown(text), NOT_FOUND) from error
+
+    def _require_own_guard(self, text: str, found: Reading) -> None:
+        """Refuse the guard of another directory: by its name only the one of this directory is meant."""
+        if found.agent_id == GUARD and found.workspace != self.workspace and text.startswith(GUARD):
+            raise Stop(
+                f"nothing guards {self.workspace or self.directory}; start with: takeback guard. The guard of"
+                f" {words.plain(found.workspace or '')} is session {self.short(found.id)}",
+                NOT_FOUND,
+            )
 
     def session(self, ref: str | None) -> Session:
         """Find the session that a ref names; a ref with a point in it raises ``Stop``."""

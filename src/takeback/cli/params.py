@@ -51,6 +51,21 @@ def directories(context: click.Context, parameter: click.Parameter, incomplete: 
     return [CompletionItem(incomplete, type="dir")]
 
 
+_AFTER = "takeback.after_dashes"
+
+
+def note_dashes(context: click.Context, arguments: list[str]) -> None:
+    """Remember how many arguments follow two dashes, which click drops."""
+    if "--" in arguments:
+        context.meta[_AFTER] = len(arguments) - arguments.index("--") - 1
+
+
+def after_dashes(given: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Divide the arguments of the running verb into those before two dashes and those after."""
+    count = click.get_current_context().meta.get(_AFTER, 0)
+    return given[: len(given) - count], given[len(given) - count :]
+
+
 def _fields(text: str) -> tuple[str, ...]:
     return tuple(each.strip() for each in text.split(",") if each.strip())
 

@@ -32,7 +32,7 @@ _ALSO = ("back", "work", "sub-agents")  # lines of str(preview) that the preview
 class Plan:
     """A preview, and how the command line shows and applies it."""
 
-    def __init__(self, frame: Frame, session: Session, rewind: Rewind, word: str) -> None:
+    def __init__(self, frame: Frame, session: Session | None, rewind: Rewind, word: str) -> None:
         self._frame, self._session, self._rewind, self._word = frame, session, rewind, word
         self._lines = _counted(rewind.diff()) if 0 < len(rewind.files) <= _COUNTED else {}
 
@@ -50,7 +50,7 @@ class Plan:
         began = time.monotonic()
         with frame.progress(self._word, "restoring files"):
             done = rewind.apply(take_over=take_over)
-        if self._session.recovered is not None:
+        if self._session is not None and self._session.recovered is not None:
             tell(line(self._session.recovered))
         if frame.out.for_people:
             back = "undo" if self._word != "Undo" else "redo"
@@ -78,7 +78,7 @@ class Plan:
         if rewind.pending is not None:
             mark = self._frame.out.paint("!", "yellow")
             yield f"  pending       {mark} {line(rewind.pending)}: that is undone first"
-        if rewind.messages:
+        if rewind.messages and self._session is not None:
             prompt = "" if rewind.prompt is None else line(" ".join(rewind.prompt.split()))[:60]
             gone = words.count(rewind.turns, "turn") if rewind.turns else words.count(rewind.messages, "message")
             first = f' (from "{prompt}" on)' if prompt else ""
@@ -90,6 +90,9 @@ class Plan:
 
     def _headline(self, conversation: bool) -> str:
         session, then = self._session, self._rewind.stats.turns
+        if session is None:  # the files of a directory alone
+            found = f"files to how they were found at {times.both(self._rewind.target_at, utc=self._frame.out.utc)}"
+            return f"{self._word} {found}{', whoever changed them since' if self._word == 'Rewind' else ''}"
         title = line(session.title or session.name or "untitled")
         name = f'{self._frame.out.paint(self._frame.short(session.id), "cyan")} "{title}"'
         now = session.turn_count
@@ -109,7 +112,7 @@ class Plan:
             end = "/" if each.action in ("mkdir", "rmdir") else ""
             added, removed = self._lines.get(each.path, (0, 0))
             lines = f" +{added} -{removed}" if added or removed else ""
-            by = f"   ({_DONE[mark]} by {line(each.by)})" if each.by else ""
+            by = f"   ({line(each.about).replace('changed', _DONE[mark], 1)})" if each.about else ""
             painted = self._frame.out.paint(mark, _STYLES.get(mark, ""))
             yield f"  {'files' if number == 0 else '':13} {painted} {line(each.path)}{end}{lines}{by}"
         if len(files) > _SHOWN:
@@ -117,13 +120,13 @@ class Plan:
 
     def _left_alone(self) -> Iterator[str]:
         """Yield what does not change, as the library says it, with the flags of this command."""
-        flags = ("--overwrite {}", "--with {}") if self._word == "Rewind" else ("", "")
+        flags = ("--overwrite {quoted}", "--with {session}") if self._word == "Rewind" else ("", "")
         mark = self._frame.out.paint("!", "yellow")
-        for each in self._rewind.left_alone(*flags):
+        for each in self._rewind.left_alone(*flags, "; --json shows all"):
             kind, path = each[:16], each[16:]
             if kind.strip() == "not captured":
                 missed, _, rest = path.partition(";")
-                path = f"{_with_count(self._session.workspace or '', missed)};{rest}"
+                path = f"{_with_count(self._rewind.workspace or '', missed)};{rest}"
             yield f"{kind}{line(path)}".replace("! ", f"{mark} ", 1)
 
     # ------------------------------------------------------------------ for programs
@@ -133,7 +136,7 @@ class Plan:
         rewind = self._rewind
         return {
             "id": None if done is None else done.id,
-            "session_id": self._session.id,
+            "session_id": None if self._session is None else self._session.id,
             "applied": done is not None,
             "empty": rewind.is_empty,
             "from_seq": rewind.from_seq,
@@ -150,6 +153,7 @@ class Plan:
             "other_sessions": rewind.other_sessions,
             "unclear": rewind.unclear,
             "stays": rewind.stays,
+            "moved": rewind.moved,
             "workspace": rewind.workspace,
             "digest": rewind.digest,
             "not_captured": [*rewind.not_captured],
@@ -160,6 +164,13 @@ class Plan:
     def _file(self, path: str, action: str, by: str) -> dict[str, Any]:
         added, removed = self._lines.get(path, (0, 0))
         return {"path": path, "action": action, "by": by, "added": added, "removed": removed}
+
+
+def carry_out(frame: Frame, session: Session | None, plan: Rewind, word: str) -> None:
+    """Apply a plan; without asking if it touches no files, because then nothing can be lost."""
+    if not (plan.files or plan.kept or frame.settings.dry_run):
+        frame.settings.yes = True
+    Plan(frame, session, plan, word).carry_out()
 
 
 # What the agent did is the inverse of what the plan does: a file that the plan creates was deleted.

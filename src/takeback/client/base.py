@@ -52,6 +52,10 @@ class StoreBase(StoreReading[Session]):
             self._made_holder = presence.encode(presence.here(self._clock.now_ms()))
         return self._made_holder
 
+    def _act_for(self, holder: presence.Holder) -> None:
+        """Record another process as the one that runs the tools: this one only reports what that one does."""
+        self._made_holder = presence.encode(holder)
+
     def _place(self, path: str, limits: Limits, rules: tuple[str, ...]) -> CapturedDirectory:
         """Return a workspace; all handles of this store share one, with what it remembers from earlier scans."""
         key = self.scope, path, limits, rules

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 
 from .. import codec
 from ..errors import Invalid
+from ..files import changes, journal
+from ..files.workspaces import Trees
 from ..ids import is_id
 from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
@@ -215,7 +218,8 @@ class Moving(Files):
 
         With ``as_session`` the branch is a session of its own. ``into`` names a new or empty directory that receives
         the files as they were at that point and becomes the workspace of the new session; files that belong to a
-        repository are left out and logged. ``undo`` takes the fork back but leaves that directory.
+        repository are left out and logged. ``undo`` takes the fork back but leaves that directory. If the process is
+        killed meanwhile, the same call again starts over.
         """
         if into is not None and not as_session:
             raise Invalid("into needs a session of its own: fork(as_session=True, into=...)")
@@ -227,12 +231,17 @@ class Moving(Files):
         target = points.optional_target(at)
         request = ["fork", None if at is None else points.request_of(at), name, as_session, *([place] if place else [])]
         call = self._store._call(idempotency_key, request)
-        if place is not None and self._done_before(call) is None:
-            write_files(self, at, place)
         if not as_session:
             done = self._operate(call, moves.fork, target, name=name)
             return self._ask(moves.forked_branch, done.id)
-        done = self._operate(call, moves.fork_session, target, name=name, workspace=place)
+        operate = partial(self._operate, call, journal.fork_session, target, name=name, workspace=place)
+        if place is None:
+            done = operate(row=None)
+        elif (earlier := self._done_before(call)) is None:
+            done = write_files(self, at, place, lambda row: operate(row=row))
+        else:
+            changes.clear(self._store._runner, Trees(self._store._runner), place)  # it may have been killed at the end
+            done = earlier
         return self._store._session(*self._store._read(moves.forked_session, self._store.scope, done.id))
 
     def switch(self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None) -> Operation:

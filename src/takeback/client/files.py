@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..errors import Invalid, NotFound, Unsupported
 from ..files import changes, contents, history, snapshots, states, workspaces
@@ -29,11 +29,13 @@ from .reading import Reading, make_messages
 from .running import Running
 
 if TYPE_CHECKING:
+    from ..files.journal import JournalRow
     from ..files.workspaces import CapturedDirectory, Trees
     from ..model.comparison import Comparison, Side
     from ..model.files import Diff, FileDiff, FileState
     from .points import Point
 
+T = TypeVar("T")
 _ACTIONS = {"create": "created", "overwrite": "written", "delete": "deleted", "chmod": "mode", "link": "linked"}
 
 
@@ -198,8 +200,8 @@ class Files(Running, Reading):
         self._seen, _ = self._do(work.change, *self._key, kind, decide, ask=ask, now_ms=now_ms, key=key)
 
 
-def write_files(session: Files, point: Point | None, into: str) -> None:
-    """Write the files at a point into a new or empty directory; files of a repository are skipped and logged."""
+def write_files(session: Files, point: Point | None, into: str, commit: Callable[[JournalRow], T]) -> T:
+    """Write the files at a point into a new or empty directory, and commit; files of a repository are left out."""
     trees, root = session._files_at(point)
     steps, refused = list[apply.Step](), dict[bytes, None]()
     for path, _, new in tree.differences(trees.load, tree.EMPTY, root):
@@ -207,9 +209,10 @@ def write_files(session: Files, point: Point | None, into: str) -> None:
             refused[names.control_part(path)] = None
         elif new is not None and new.kind in tree.THERE:
             steps.append(apply.Step(path, None, new))
-    changes.materialise(trees, into, steps)
+    done = changes.materialise(session._store._runner, trees, into, session._seen, steps, commit)
     for path in refused:
         notices.warn("%s was not written into %r: it belongs to a repository", names.shown(path), into)
+    return done
 
 
 def _line(message: Message) -> str:

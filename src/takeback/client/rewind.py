@@ -11,11 +11,13 @@ This module knows files. What else a move does is known to those who derive from
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+import shlex
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import codec
@@ -25,7 +27,8 @@ from ..files.attribution import OTHERS, Blame
 from ..files.authors import OUTSIDE, UNCLEAR, Author
 from ..files.candidates import Claim
 from ..files.disk import preview
-from ..files.disk.identity import identity
+from ..files.disk._steps import MOVED
+from ..files.disk.identity import which
 from ..files.disk.preview import FilePlan
 from ..files.roots import Root
 from ..files.workspaces import CapturedDirectory, Commit, Trees
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SHOWN = 20
+_AND_MORE = "... and "
 _NOTHING = FilePlan((), (), {})
 _NOBODY = Blame({}, {})
 _UNKNOWN = Author("")
@@ -64,6 +68,7 @@ class Then(NamedTuple):
     own: Collection[int] | None
     fork: SessionRow | None = None
     paths: frozenset[bytes] = frozenset()
+    aside: Mapping[str, str] = MappingProxyType({})  # what the operation that is reversed moved aside
 
 
 class Rewind:
@@ -73,6 +78,8 @@ class Rewind:
     that another session changed, which ``other_sessions`` maps to its id; ``unclear``, paths that several may have
     changed, each with who; and ``stays``, what should change and does not, each with the reason. ``not_captured`` are
     paths whose content is unknown, so they do not come back; ``not_written`` those that belong to a repository.
+    ``moved`` maps what is in the way and not captured, and is to be overwritten, to the name that it is moved to; in an
+    undo it maps that name to the place to which it moves back.
     ``target_at`` is when the point was reached. ``digest`` names exactly this plan. ``pending`` describes an earlier
     change to these files that was interrupted: it is taken back first, and the preview shows what comes after that.
     """
@@ -93,6 +100,7 @@ class Rewind:
     other_sessions: dict[str, str]
     unclear: dict[str, str]
     stays: dict[str, str]
+    moved: dict[str, str]
     digest: str
     not_captured: tuple[str, ...]
     not_written: tuple[str, ...]
@@ -103,14 +111,15 @@ class Rewind:
         self._shown = shown  # False: applied at once, so nobody reads the preview
         self._recorded: Root | None = None
         if place is not None and not shown:
-            # Applied at once, so what is there is recorded first; like a preview, it must miss nothing.
-            self._recorded = self._scan(everything=True)
+            self._recorded = self._scan()  # applied at once, so what is there is recorded first
         self._read()
+        if self._recorded is not None:
+            self._read_again()
 
     # ------------------------------------------------------------------ what those who derive from this know
 
-    def _scan(self, *, everything: bool = False) -> Root | None:
-        """Record what is on disk now; ``everything`` relies on no report of the system about what changed."""
+    def _scan(self) -> Root | None:
+        """Record what is on disk now."""
         raise NotImplementedError
 
     def _unfinished(self, moment: Moment) -> JournalRow | None:
@@ -146,6 +155,19 @@ class Rewind:
             assert place is not None
             scanned = place.glance()  # files were captured only since
 
+    def _read_again(self) -> None:
+        """Compare what was changed since, and seems to be as it was then, whatever the system reported.
+
+        Each path of the plan is compared when it is carried out.
+        """
+        assert self._place is not None
+        unplanned = self._blame.by.keys() - {step.path for step in self._plan.steps}
+        if unplanned:
+            self._place.expect(dict.fromkeys(unplanned))
+            found, self._recorded = self._recorded, self._scan()
+            if found != self._recorded:
+                self._read()
+
     def _was_captured(self) -> bool:
         """Whether there are files to compare with, as far as is known without asking."""
         return True
@@ -159,7 +181,7 @@ class Rewind:
         self.pending = None if self._left is None else changes.said(self._left, left=True)
         then = self._look(moment)
         self._root, self._plan, self._blame = None, _NOTHING, _NOBODY
-        self._identity = None if place is None else identity(place.path)
+        self._identity = None if place is None else which(place.path)
         if place is not None and then is not None:
             trees = place.trees.at(moment)
             self._root = self._recorded or self._before_it(moment, trees) or scanned
@@ -179,8 +201,15 @@ class Rewind:
         wanted = trees.root(then.root).tree
         self._require_known(trees, now, wanted)
         yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
-        how = {"wants": choice.wants, "overwrite": choice.overwrites}
-        return preview.plan(trees.load, now, wanted, yours=yours, seen={*self._blame.by, *then.paths}, **how)
+        aside = {os.fsencode(path): os.fsencode(name) for path, name in then.aside.items()}
+        return preview.plan(
+            *(trees.load, now, wanted),
+            yours=yours,
+            wants=choice.wants,
+            overwrite=choice.overwrites,
+            was_aside=aside,
+            seen={*self._blame.by, *then.paths, *aside, *aside.values()},
+        )
 
     def _before_it(self, moment: Moment, trees: Trees) -> Root | None:
         """Return what was on disk before an interrupted change: what will be there once it is taken back."""
@@ -197,7 +226,12 @@ class Rewind:
         """Describe what changes, what does not, and who changed it before."""
         self.files = tuple(self._file_change(step, names) for step in self._plan.steps)
         self._sort_kept(names)
-        self.stays = {os.fsdecode(path): why for path, why in self._plan.stays.items()}
+        self.stays = {os.fsdecode(path): stay.why for path, stay in self._plan.stays.items()}
+        self.moved = {os.fsdecode(one): os.fsdecode(other) for one, other in preview.moves(self._plan.steps)}
+        self._hidden = 0 if self._root is None else self._root.missed_count - len(self._root.missed)
+        if self._hidden:  # those with a line of their own are not counted twice
+            listed = {path.rstrip(b"/") for path, _ in self._root.missed} if self._root is not None else set()
+            self._hidden -= sum(stay.is_gap and path not in listed for path, stay in self._plan.stays.items())
         self.not_captured, self.not_written = tuple(self._missed()), _texts(self._plan.refused)
 
     def _sort_kept(self, names: AuthorNames) -> None:
@@ -213,10 +247,13 @@ class Rewind:
 
     def _file_change(self, step: Any, names: AuthorNames) -> FileChange:
         author, turn = self._blame.by.get(step.path, (_UNKNOWN, 0))
-        if step.path in self._blame.kept:  # to be restored all the same
-            author, turn = self._blame.kept[step.path].author, 0
+        other = self._blame.kept.get(step.path)
+        if other is not None and author is _UNKNOWN:  # to be restored all the same
+            author = other.author
+        left_by = names.said(other.author, 0) if other is not None and step.path in self._plan.back else ""
         call_ids = tuple(call for _, ids in author.who for call in ids)
-        return files.FileChange(os.fsdecode(step.path), preview.action(step), names.said(author, turn), call_ids)
+        path, action = os.fsdecode(step.path), preview.action(step)
+        return files.FileChange(path, action, names.said(author, turn), call_ids, left_by)
 
     def _missed(self) -> Iterator[str]:
         """Yield what is not captured now, and why."""
@@ -248,12 +285,14 @@ class Rewind:
         """Record what is on disk, so that the move can be undone; the paths of the plan must be as it found them."""
         if self._recorded is not None:
             return
-        if self._identity != identity(place.path):
+        if self._identity != which(place.path):
             raise Conflict(f"{place.path} is a different directory since the preview; preview again", found=place.path)
         root = self._scan()
         if root is None:
             raise Conflict("the workspace cannot be scanned any more; preview again", found=place.path)
-        changed = [step.path for step in self._plan.steps if not _as_planned(place.trees.load, root.tree, step)]
+        load, steps = place.trees.load, self._plan.steps
+        changed = [step.path for step in steps if not _as_planned(load, root.tree, step)]
+        changed += preview.appeared(load, root.tree, steps)
         if changed:
             names = ", ".join(map(os.fsdecode, changed[:5]))
             raise Conflict(f"files changed since the preview: {names}; preview again", found=tuple(changed))
@@ -287,32 +326,61 @@ class Rewind:
     def _changed(self) -> Iterator[str]:
         marks = {"create": "A", "overwrite": "M", "delete": "D", "mkdir": "A", "rmdir": "D", "chmod": "m", "link": "L"}
         for number, each in enumerate(self.files[:_SHOWN]):
-            by = f"   (changed by {each.by})" if each.by else ""
+            by = f"   ({each.about})" if each.about else ""
             end = "/" if each.action in ("mkdir", "rmdir") else ""
             yield f"  {'files' if number == 0 else '':13} {marks[each.action]} {words.plain(each.path)}{end}{by}"
         if len(self.files) > _SHOWN:
             yield f"  {'':13} ... and {len(self.files) - _SHOWN:,} more"
 
-    def left_alone(self, overwrite: str = "overwrite={}", take: str = "sessions={}") -> Iterator[str]:
+    def left_alone(
+        self, overwrite: str = "overwrite=[{path!r}]", take: str = "sessions=[{session!r}]", more: str = ""
+    ) -> Iterator[str]:
         """Yield a line for everything that does not change although it differs, with the reason and what to do.
 
-        ``overwrite`` and ``take`` say how to restore a path, or a session's changes, all the same.
+        ``overwrite`` and ``take`` say how to restore a path, or a session's changes, all the same; empty if there is no
+        way to. ``more`` says how to see all of a long list.
         """
-        for path in _few(self.kept):
-            yield f"  kept          ! {_with(path, 'changed from outside, left alone', overwrite.format(path))}"
-        for path in _few(self.others):
-            name = self._named.get(path, "another session")
-            how = f"{overwrite.format(path)}, or {take.format(self.other_sessions.get(path, ''))}"
-            yield f"  others        ! {_with(path, f'changed later by {name}, left alone', how)}"
-        for path in _few(self.unclear):
-            who = self.unclear.get(path, "")
-            yield f"  unclear       ! {_with(path, f'changed by {who}, left alone', overwrite.format(path))}"
-        for path in _few(self.stays):
-            yield f"  stays         ! {_with(path, f'does not come back: {self.stays.get(path, str())}', '')}"
-        for each in _few(self.not_captured, 5):
-            yield f"  not captured  {words.plain(each)}; it does not come back"
-        for path in _few(self.not_written):
-            yield f"  not written   ! {_with(path, 'belongs to a repository: never written', '')}"
+        lines = _Lines(overwrite, take, more)
+        yield from lines.of("aside", [_moved_line(*each, back=self._is_back) for each in self.moved.items()])
+        kept, gone = lines.force, {os.fsdecode(path) for path in self._plan.absent}
+        yield from lines.of(
+            "kept", [f"{_plain(each)} changed from outside, left alone{kept(each, each in gone)}" for each in self.kept]
+        )
+        yield from lines.of("others", [self._other_line(each, lines, each in gone) for each in self.others])
+        yield from lines.of(
+            "unclear",
+            [
+                f"{_plain(path)} changed by {who}, left alone{kept(path, path in gone)}"
+                for path, who in self.unclear.items()
+            ],
+        )
+        yield from lines.of("stays", [self._stays_line(os.fsencode(path), lines) for path in self.stays])
+        yield from lines.of("not captured", self._not_captured_lines(), mark="", most=5, hidden=self._hidden)
+        yield from lines.of(
+            "not written", [f"{_plain(each)} belongs to a repository: never written" for each in self.not_written]
+        )
+
+    def _other_line(self, path: str, lines: _Lines, gone: bool) -> str:
+        who, session = self._named.get(path) or "another session", self.other_sessions.get(path, "")
+        return f"{_plain(path)} changed later by {who}, left alone{lines.force(path, gone, session)}"
+
+    def _stays_line(self, path: bytes, lines: _Lines) -> str:
+        stay, name = self._plan.stays[path], os.fsdecode(path)
+        what = "is not removed" if stay.removal else "does not come back"
+        return f"{_plain(name)} {what}: {stay.why}{lines.force(name, False) if stay.force else ''}"
+
+    def _not_captured_lines(self) -> list[str]:
+        """Describe what is not captured, except for paths that have a line of their own."""
+        return [
+            f"{_plain(each)}; it does not come back"
+            for each in self.not_captured
+            if not each.startswith(_AND_MORE) and each.rpartition(" (")[0].rstrip("/") not in self.stays
+        ]
+
+    @property
+    def _is_back(self) -> bool:
+        """Whether what was moved aside comes back."""
+        return any(step.new is not None and step.new.kind == MOVED for step in self._plan.steps)
 
     def _repr_html_(self) -> str:
         rows = {each.path: f"{each.action} {each.by}" for each in self.files}
@@ -325,33 +393,54 @@ def _texts(paths: tuple[bytes, ...]) -> tuple[str, ...]:
     return tuple(os.fsdecode(path) for path in paths)
 
 
-def _few(names: Iterable[str], most: int = _SHOWN) -> Iterator[str]:
-    """Yield the first few names, and how many more there are."""
-    names = [*names]
-    yield from names[:most]
-    if len(names) > most:
-        yield f"... and {len(names) - most:,} more"
+class _Lines:
+    """How the lines of a plan are made: none of its lists is cut without a word."""
+
+    def __init__(self, overwrite: str, take: str, more: str) -> None:
+        self._overwrite, self._take, self._more = overwrite, take, more
+
+    def of(
+        self, label: str, lines: list[str], *, mark: str = "! ", most: int = _SHOWN, hidden: int = 0
+    ) -> Iterator[str]:
+        """Yield the first few lines of a list, and how many more there are."""
+        yield from (f"  {label:13} {mark}{each}" for each in lines[:most])
+        left = len(lines) - most + hidden if len(lines) > most else hidden
+        if left:
+            yield f"  {label:13} {mark}{_AND_MORE}{left:,} more{self._more}"
+
+    def force(self, path: str, gone: bool, session: str = "") -> str:
+        """Describe how to restore a path all the same; one that was not there is deleted by that."""
+        if not self._overwrite:
+            return ""
+        how = self._overwrite.format(path=path, quoted=shlex.quote(path))
+        back = f", {self._take.format(session=session)} all that session changed" if session else ""
+        return f" ({words.plain(how)} {'deletes' if gone else 'restores'} it{back})"
 
 
-def _with(path: str, what: str, how: str) -> str:
-    """Describe a path that stays; a line that only counts more of them needs no reason."""
-    if path.startswith("... and "):
-        return path
-    return f"{words.plain(path)} {what}{f' ({how} restores it)' if how else ''}"
+def _plain(text: str) -> str:
+    return words.plain(text)
+
+
+def _moved_line(source: str, target: str, *, back: bool) -> str:
+    if back:
+        return f"{_plain(source)} moves back to {_plain(target)}"
+    return f"{_plain(source)} is not captured, so it moves to {_plain(target)}; undo moves it back"
 
 
 def _as_planned(load: tree.Load, now: bytes, step: Step) -> bool:
-    """Whether a path is as the plan found it."""
-    found = tree.find(load, now, step.path)
-    return tree.shown(None if found is None or found.kind == tree.ABSENT else found) == tree.shown(step.old)
+    """Whether a path is as the plan found it; what is moved aside was not captured, so nothing else is known of it."""
+    found = preview.at(load, now, step.path)
+    if step.old is not None and step.old.kind == MOVED:
+        return found is not None and found.kind in (tree.GAP, tree.DIR)
+    return tree.shown(found) == tree.shown(step.old)
 
 
-def _plain(value: Any) -> Any:
+def _in_hex(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.hex()
-    return None if value is None else [_plain(each) if isinstance(each, bytes) else each for each in value]
+    return None if value is None else [_in_hex(each) if isinstance(each, bytes) else each for each in value]
 
 
 def digest_of(*about: Any, steps: tuple[Step, ...]) -> str:
     """Name a plan: two with the same name do the same."""
-    return sha256(codec.canonical([*about, [[*map(_plain, step)] for step in steps]])).hexdigest()
+    return sha256(codec.canonical([*about, [[*map(_in_hex, step)] for step in steps]])).hexdigest()

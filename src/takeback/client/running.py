@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -29,6 +30,7 @@ from ..model import words
 from ..model.capture import Capture
 from ..model.entry import Draft
 from ..model.status import ACTIVE, FINISHED, INTERRUPTED
+from ..model.tools import ToolCall
 from ..ops import calls, runs, sessions, statuses
 from ..ops.sessions import LeaseRow
 from . import arguments, waiting
@@ -206,13 +208,16 @@ class Running(Handle):
         *,
         who: str | None = None,
         idle: str | None = None,
+        left: Sequence[str] = (),
+        until_ms: int | None = None,
+        exact: bool = False,
         paths: Iterable[bytes] | None = None,
-        everything: bool = False,
     ) -> Root | None:
         """Record what the workspace holds now; None if it is not captured.
 
-        Changes are attributed to ``who``; else to the calls that run through this handle, and those that the log has
-        open; if there are none, to ``idle``. ``everything`` relies on no report of the system about what changed.
+        Changes are attributed to ``who``; else to the calls that run through this handle or are ``left`` open, and
+        those that the log has open; if there are none, to ``idle``. Those ``left`` were certainly at work only up to
+        ``until_ms``, and not later if that is ``exact``.
         """
         place = self._place()
         if place is None:
@@ -222,7 +227,7 @@ class Running(Handle):
         fence = None if held is None else held.fence
         recorder = snapshots.Recorder(*self._key, fence, now_ms, self._store._holder)
         try:
-            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle), everything=everything)
+            session, root = place.record(paths, recorder, who=lambda: self._at_work(who, idle, left, until_ms, exact))
         except LeaseLost:
             if held is not None:
                 held.lose()
@@ -245,11 +250,13 @@ class Running(Handle):
         found = next((row for row in self._ask(journal.of_session_at, place) if row.steps), None)
         return None if found is None else changes.said(found, left=changes.is_left(found, now_ms))
 
-    def _at_work(self, who: str | None, idle: str | None) -> Who:
+    def _at_work(
+        self, who: str | None, idle: str | None, left: Sequence[str], until_ms: int | None, exact: bool
+    ) -> Who:
         if who is not None:
             return Who(who)
-        running = tuple(sorted(self._running | self._owing))
-        return Who(None if running else idle, running)
+        running = tuple(left) or tuple(sorted(self._running | self._owing))
+        return Who(None if running else idle, running, until_ms, exact)
 
     def _scan_by_hand(self) -> None:
         """Record the files because a caller asks for it.
@@ -268,6 +275,10 @@ class Running(Handle):
             return f"{path} (capture is off)"
         why = workspaces.why_not(path)
         return f"{path} ({why})" if why else None
+
+    def _captures(self) -> bool:
+        """Whether this handle is to capture files at all."""
+        return bool(self._seen.workspace) and self._capture.mode != "off"
 
     def _scans(self) -> bool:
         """Whether this handle scans files by itself, whoever holds the lease: a tool run through it may change them."""
@@ -300,13 +311,23 @@ class Running(Handle):
         except Error:  # the store cannot be written either, so this handle remembers it
             self._owing = frozenset(running)
 
-    def capture_files(self) -> None:
+    def capture_files(
+        self, *, calls: Iterable[str | ToolCall] = (), until: datetime | None = None, ended: bool = False
+    ) -> None:
         """Scan the workspace now, even without the lease: for boundaries that only the caller knows.
 
         What changed since the last scan is attributed to the open calls; with none open it is somebody else's change,
-        and a rewind keeps it. Does nothing without a workspace. ``checkpoint`` scans too, and names the point.
+        and a rewind keeps it. Name the ``calls`` that you know to be at work. If you know it only ``until`` some time,
+        what changed later is unclear, or somebody else's if they had ``ended`` by then. Does nothing without a
+        workspace. ``checkpoint`` scans too, and names the point.
         """
-        self._scan_files()
+        ids = [each.id if isinstance(each, ToolCall) else each for each in arguments.many(calls, what="calls")]
+        left = [arguments.name(each, what="tool call id") for each in ids]
+        until_ms = None if until is None else arguments.time_ms(until)
+        arguments.flag(ended, what="ended")
+        if (until is not None or ended) and not (left and until is not None):
+            raise Invalid("until says how long calls were at work: pass calls with it, and until with ended")
+        self._scan_files(left=left, until_ms=until_ms, exact=ended)
 
     # ------------------------------------------------------------------ the boundaries
 

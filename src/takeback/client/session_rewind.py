@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from .. import presence
 from ..clock import to_datetime
-from ..errors import Busy, LeaseLost
+from ..errors import Busy, LeaseLost, Unsupported
 from ..files import authors, changes
 from ..files.authors import OUTSIDE
 from ..files.candidates import Claim
@@ -53,8 +53,8 @@ class SessionRewind(Rewind):
         place = session._place() if files else None
         super().__init__(session._store, place, choice or RewindChoice(), shown=shown)
 
-    def _scan(self, *, everything: bool = False) -> Root | None:
-        return self._session._scan_files(everything=everything)
+    def _scan(self) -> Root | None:
+        return self._session._scan_files()
 
     def _was_captured(self) -> bool:
         return self._session._seen.work_seq > 0
@@ -72,7 +72,8 @@ class SessionRewind(Rewind):
             return None
         claim = Claim(facts.session, OUTSIDE)
         own = moment.read(authors.families, facts.session, self._choice.sessions)
-        return Then(facts.there, facts.workspace, facts.scan, claim, own, facts.session)
+        aside = {} if self._goal.files is None else self._goal.files.aside
+        return Then(facts.there, facts.workspace, facts.scan, claim, own, facts.session, aside=aside)
 
     def _describe(self, moment: Moment) -> None:
         facts = self._facts
@@ -109,6 +110,7 @@ class SessionRewind(Rewind):
     def _apply(self, take_over: bool, key: str | None) -> Operation:
         session, place = self._session, self._place
         self._require_free(take_over)
+        self._require_files()
         if place is None or self._root is None:
             call = session._store._call(key, self._goal.asked)
             return session._operate(call, rewinds.move_as_seen, self._wish(self._facts, take_over), self._revision)
@@ -153,6 +155,16 @@ class SessionRewind(Rewind):
                     " (take_over=True)",
                     holder=str(holder),
                 )
+
+    def _require_files(self) -> None:
+        """Refuse to move the conversation alone where files were to move with it and cannot."""
+        why = self._session._why_not_captured()
+        if self._files and self._place is None and self._facts.there is not None and self._session._captures():
+            raise Unsupported(
+                f"the files cannot go back: {why}. Nothing was changed. Make that directory again, or go without the"
+                " files (files=False)",
+                capability="workspace",
+            )
 
     def _wish(self, facts: MoveFacts, take_over: bool) -> Wish:
         """Describe the move of the session."""

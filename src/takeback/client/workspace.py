@@ -28,7 +28,7 @@ from .running import inside
 from .workspace_rewind import WorkspaceRewind
 
 if TYPE_CHECKING:
-    from ..files.timeline import Step
+    from ..files.timeline import ScanPaths
     from ..tables.files import WorkspaceRow
     from .points import Point
     from .rewind import Rewind
@@ -137,7 +137,7 @@ class Workspace:
         return WorkspaceRewind(self, operation, goal, RewindChoice(), shown=shown)
 
 
-def _scan(directory: WorkspaceRow, step: Step, names: AuthorNames) -> Scan:
+def _scan(directory: WorkspaceRow, step: ScanPaths, names: AuthorNames) -> Scan:
     row = step.scan
     changes = tuple(
         ScanChange(

@@ -12,6 +12,7 @@ from ..files import changes, snapshots, timeline, workspaces
 from ..files.disk import scan
 from ..files.journal import JournalRow
 from ..files.roots import Root
+from ..ids import new_id
 from ..model.entry import Numbers
 from ..model.operation import Operation
 from ..model.session import Stats
@@ -40,11 +41,11 @@ class WorkspaceRewind(Rewind):
         store = workspace._store
         super().__init__(store, store._place(workspace.path, scan.Limits(), ()), choice, shown=shown)
 
-    def _scan(self, *, everything: bool = False) -> Root | None:
+    def _scan(self) -> Root | None:
         assert self._place is not None
         changes.recover(self._store._runner, self._place, None)
         recorder = snapshots.FilesRecorder(self._store.scope, self._store._clock.now_ms())
-        return self._place.record(None, recorder, everything=everything)[1]
+        return self._place.record(None, recorder)[1]
 
     def _unfinished(self, moment: Moment) -> JournalRow | None:
         assert self._place is not None
@@ -54,7 +55,8 @@ class WorkspaceRewind(Rewind):
         self._facts = facts = moment.read(workspace_moves.look, self._store.scope, self._at, self._goal)
         if facts.since is None:
             return Then(facts.root, facts.workspace, facts.n, None, None)
-        return Then(facts.root, facts.workspace, facts.since, None, frozenset(), paths=facts.paths)
+        then = Then(facts.root, facts.workspace, facts.since, None, frozenset())
+        return then._replace(aside=facts.aside, paths=facts.paths)
 
     def _describe(self, moment: Moment) -> None:
         self.target_at = to_datetime(self._facts.at_ms)
@@ -67,7 +69,9 @@ class WorkspaceRewind(Rewind):
         assert self._place is not None
         if self.is_empty and self._goal.operation is None:
             now_ms = self._store._clock.now_ms()
-            return Operation("", self._goal.kind, None, now_ms, operations.NOTHING, workspace=self.workspace)
+            return Operation(
+                new_id(now_ms), self._goal.kind, None, now_ms, operations.NOTHING, workspace=self.workspace
+            )
         self._require_free(take_over)
         self._secure(self._place)
         wish = WorkspaceWish(self._at, self._goal, self._facts.n, self._plan.steps)

@@ -27,13 +27,15 @@ SLACK_MS = 20  # by which a file system's clock may lag
 class Claim(NamedTuple):
     """Who scans, and what that session says of the changes: they are its turn's, its own, its calls', or not its own.
 
-    ``calls`` run through the handle that scans. Calls that were only ``announced`` may have run, unless a call is about
-    to start: that one has not.
+    ``calls`` are those that whoever scans knows to be at work; if only ``until_ms``, nobody knows how much longer,
+    unless that is ``exact``. Calls that were only ``announced`` may have run, unless one is about to start.
     """
 
     session: SessionRow
     kind: str
     calls: tuple[str, ...] = ()
+    until_ms: int | None = None
+    exact: bool = False
     announced: bool = True
 
 
@@ -88,7 +90,12 @@ class Candidates:
     def claimed(self, claim: Claim, nobody: str) -> Iterator[Candidate]:
         """Yield what a session says itself: the calls that run through its handle, or that it worked without any."""
         for call_id in claim.calls:
-            yield self._call(claim.session, calls.newest(self._tx, claim.session, call_id), call_id)
+            found = calls.newest(self._tx, claim.session, call_id)
+            one = self._call(claim.session, found, call_id)
+            if claim.until_ms is not None:
+                key = None if found is None else (claim.session.sid, call_id, found.marks.start)
+                one = one._replace(until_ms=claim.until_ms, ended=claim.exact, over=key)
+            yield one
         if not claim.calls and claim.kind != nobody:
             yield Candidate(claim.session, family_of(self._tx, claim.session), claim.kind)
 
@@ -133,7 +140,8 @@ class Candidates:
         if by is not None and presence.is_past(by):
             self.gone.append(by)
             return one._replace(until_ms=max(one.since_ms, self._last_beat(one.session, by)), over=key)
-        if by is None or not presence.is_near(by) or call.lost > call.start:
+        known = by is not None and presence.is_known(by) and presence.is_near(by)
+        if not known or call.lost > call.start:
             return one._replace(until_ms=one.since_ms)
         return one
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import presence
@@ -21,7 +21,7 @@ from ..ops import sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..storage.runner import Reads, Runner
-from . import journal
+from . import journal, workspaces
 from .disk import apply
 from .disk import identity as directories
 from .journal import JournalRow
@@ -38,24 +38,53 @@ _under_way: set[str] = set()  # changes this process is making now; any other jo
 def change_files(
     runner: Runner, place: CapturedDirectory, session: SessionRow | None, steps: Sequence[Step], finish: Commit[T]
 ) -> T:
-    """Carry out steps, then call ``finish`` with the root of what is there, which makes them count."""
+    """Carry out steps, then call ``finish`` with the root of what is there, which makes them count.
+
+    A workspace that is gone is made again, with the mode that it had.
+    """
     if not steps:
         return place.finish([], finish)
-    row, change = _begin(runner, place, session, steps)
-    _under_way.add(row.id)
-    try:
-        _carry_out(runner, place, change, row)
-        done = _make_count(runner, place, change, row, finish)
-    finally:
-        _under_way.discard(row.id)
+    with _root_made(place):
+        row, change = _begin(runner, place.path, place.name, session, steps)
+        _under_way.add(row.id)
+        try:
+            _carry_out(runner, place.trees, change, row)
+            done = _make_count(runner, place, change, row, finish)
+        finally:
+            _under_way.discard(row.id)
     _clean(change)
     return done
 
 
-def _carry_out(runner: Runner, place: CapturedDirectory, change: Changeset, row: JournalRow) -> None:
+@contextmanager
+def _root_made(place: CapturedDirectory) -> Iterator[None]:
+    """Make a workspace again that is gone; if the change fails, it goes again.
+
+    No journal is needed for that: an empty directory and none are the same to every scan.
+    """
+    if not workspaces.is_gone(place.path):
+        yield
+        return
+    mode = place.mode()
+    with _in_words():
+        os.mkdir(place.path)
+    try:
+        if mode is not None:
+            os.chmod(place.path, mode | 0o700)  # writable until the files are there
+        yield
+    except BaseException:
+        with suppress(OSError):
+            os.rmdir(place.path)
+        raise
+    if mode is not None:
+        with suppress(OSError):
+            os.chmod(place.path, mode)
+
+
+def _carry_out(runner: Runner, trees: Trees, change: Changeset, row: JournalRow) -> None:
     try:
         with _in_words():
-            change.stage(place.trees.content)
+            change.stage(trees.content)
             change.check()
             change.carry_out()
     except BaseException:
@@ -66,7 +95,7 @@ def _carry_out(runner: Runner, place: CapturedDirectory, change: Changeset, row:
 
 
 def _make_count(runner: Runner, place: CapturedDirectory, change: Changeset, row: JournalRow, finish: Commit[T]) -> T:
-    """Commit; if that fails, take the files back, unless the store shows that it was committed after all."""
+    """Commit, with what is in the workspace now."""
     steps = [_step(*each) for each in journal.decode_steps(row)]
     put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
 
@@ -75,16 +104,14 @@ def _make_count(runner: Runner, place: CapturedDirectory, change: Changeset, row
         journal.complete(tx, row)
         return done
 
-    try:
+    def commit(_: JournalRow) -> T:
         place.expect(put)
-        return place.finish([step.path for step in steps], complete)
+        return place.finish(apply.touched(steps), complete)
+
+    try:
+        return _commit_or_take_back(runner, place.trees, change, row, commit)
     except BaseException:
-        # The scanner has noted the new files, which are about to go again.
-        place.forget()
-        if not _counts(runner, row):
-            with _in_words():
-                change.take_back(place.trees.content)
-            _end(runner, change, row)
+        place.forget()  # the scanner has noted the new files, which are gone again
         raise
 
 
@@ -95,13 +122,15 @@ def _counts(runner: Runner, row: JournalRow) -> bool:
 
 
 def _begin(
-    runner: Runner, place: CapturedDirectory, session: SessionRow | None, steps: Sequence[Step]
+    runner: Runner, path: str, name: str, session: SessionRow | None, steps: Sequence[Step]
 ) -> tuple[JournalRow, Changeset]:
     now_ms = runner.clock.now_ms()
-    where = f"{place.path}\0{directories.identity(place.path) or ''}"
+    with _in_words():
+        steps = apply.identified(path, steps)
+    where = f"{path}\0{directories.identity(path) or ''}"
     row = JournalRow(
         runner.scope,
-        place.name,
+        name,
         None if session is None else session.sid,
         new_id(now_ms),
         now_ms,
@@ -109,7 +138,7 @@ def _begin(
         os.fsencode(where),
         journal.encode_steps(steps),
     )
-    change = apply.Changeset(place.path, steps, row.id)
+    change = apply.Changeset(path, steps, row.id)
     # Before any file is touched: a crash from here on leaves a journal that says what to take back.
     runner.write(journal.begin, row)
     return row, change
@@ -147,10 +176,14 @@ def pending(runner: Reads[Any], place: CapturedDirectory, session_id: str | None
     row = runner.read(_left_in, runner.scope, place, session_id)
     if row is None or not row.steps:
         return None
+    _require_left(runner, row)
+    return row
+
+
+def _require_left(runner: Reads[Any], row: JournalRow) -> None:
     if not is_left(row, runner.clock.now_ms()):
         holder = presence.decode(row.holder)
         raise Busy(f"{holder} is changing the files of this workspace; try again when it is done", holder=str(holder))
-    return row
 
 
 def said(row: JournalRow, *, left: bool) -> str:
@@ -186,10 +219,10 @@ def recover(runner: Runner, place: CapturedDirectory, session_id: str | None) ->
         _clean(apply.Changeset(_root_of(left)[0], (), left.id))
         return None
     row = pending(runner, place, session_id)
-    return None if row is None else _taken_back(runner, place, row)
+    return None if row is None else _taken_back(runner, place.trees, row)
 
 
-def _taken_back(runner: Runner, place: CapturedDirectory, row: JournalRow) -> str:
+def _taken_back(runner: Runner, trees: Trees, row: JournalRow) -> str:
     mine = row._replace(holder=presence.encode(presence.here(runner.clock.now_ms())))
     if not runner.write(journal.take, row.holder, mine):
         raise Busy("somebody else is taking back an interrupted change in this workspace; try again when that is done")
@@ -197,7 +230,7 @@ def _taken_back(runner: Runner, place: CapturedDirectory, row: JournalRow) -> st
     if is_there(row):
         change = apply.Changeset(_root_of(row)[0], [_step(*each) for each in journal.decode_steps(row)], row.id)
         with _in_words():
-            kept = change.take_back(place.trees.content)
+            kept = change.take_back(trees.content)
             change.clean()
         outcome = f"{about}, and was taken back{_named(kept, row.id)}"
     else:
@@ -236,22 +269,61 @@ def _step(path: bytes, old: tuple[str, int, int, bytes] | None, new: tuple[str, 
     return apply.Step(path, None if old is None else Node(*old), None if new is None else Node(*new))
 
 
-def materialise(trees: Trees, into: str, steps: Sequence[Step]) -> None:
-    """Write files into a new or empty directory; a directory made for it is removed on failure."""
+def materialise(
+    runner: Runner,
+    trees: Trees,
+    into: str,
+    session: SessionRow,
+    steps: Sequence[Step],
+    commit: Callable[[JournalRow], T],
+) -> T:
+    """Write files into a new or empty directory, and call ``commit``, which makes them count and completes the journal.
+
+    What a killed call left there is taken back first, and so is this one if it fails.
+    """
     if os.path.lexists(into) and not os.path.isdir(into):
         raise Conflict(f"{into!r} is not a directory; choose a new or empty one", found=into)
+    clear(runner, trees, into)
+    made = not os.path.isdir(into)
     with _in_words():
-        made = not os.path.isdir(into)
         os.makedirs(into, exist_ok=True)
         if os.listdir(into):
             raise Conflict(f"{into!r} is not empty; choose a new or empty directory", found=into)
-        change = apply.Changeset(into, steps, new_id(0))
-        try:
-            change.stage(trees.content)
-            change.carry_out()
-        except BaseException:
-            _clean(change)
-            if made and not os.listdir(into):
+    row, change = _begin(runner, into, workspaces.name_of(into), session, steps)
+    _under_way.add(row.id)
+    try:
+        _carry_out(runner, trees, change, row)
+        done = _commit_or_take_back(runner, trees, change, row, commit)
+    except BaseException:
+        if made:
+            with suppress(OSError):
                 os.rmdir(into)
-            raise
+        raise
+    finally:
+        _under_way.discard(row.id)
     _clean(change)
+    return done
+
+
+def _commit_or_take_back(
+    runner: Runner, trees: Trees, change: Changeset, row: JournalRow, commit: Callable[[JournalRow], T]
+) -> T:
+    """Commit; if that fails, take the files back, unless the store shows that it was committed after all."""
+    try:
+        return commit(row)
+    except BaseException:
+        if not _counts(runner, row):
+            with _in_words():
+                change.take_back(trees.content)
+            _end(runner, change, row)
+        raise
+
+
+def clear(runner: Runner, trees: Trees, into: str) -> None:
+    """Take back what a killed process left in a directory; raises ``Busy`` if somebody is still at work there."""
+    row = runner.read(journal.find, runner.scope, workspaces.name_of(into))
+    if row is not None and row.steps:
+        _require_left(runner, row)
+        _taken_back(runner, trees, row)
+    elif row is not None:
+        _clean(apply.Changeset(_root_of(row)[0], (), row.id))

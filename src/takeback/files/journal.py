@@ -8,17 +8,22 @@ before it. One without steps only names what may have to be cleaned up; the next
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from .. import presence
 from ..errors import Busy, Corrupt
+from ..ops import moves
 from ..storage.base import Tx
 from ..tables.files import JOURNAL
 from ..tables.files import JournalRow as JournalRow
 from ..tables.sessions import SessionRow
 from . import timeline
+
+if TYPE_CHECKING:
+    from ..model.operation import Operation
+    from ..ops.points import Target
 
 
 def find(tx: Tx, scope: str, place: str) -> JournalRow | None:
@@ -66,6 +71,24 @@ def complete(tx: Tx, row: JournalRow) -> None:
     """Record that a change became an operation: none of it is taken back any more."""
     if (now := _same(tx, row)) is not None:
         JOURNAL.update(tx, now, now._replace(steps=b""))
+
+
+def fork_session(
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    target: Target | None,
+    *,
+    name: str | None,
+    workspace: str | None,
+    row: JournalRow | None,
+    now_ms: int,
+) -> tuple[SessionRow, Operation]:
+    """Fork a session whose files are in their new directory: from now on they stay there."""
+    done = moves.fork_session(tx, scope, session_id, target, name=name, workspace=workspace, now_ms=now_ms)
+    if row is not None:
+        complete(tx, row)
+    return done
 
 
 def end(tx: Tx, row: JournalRow) -> None:

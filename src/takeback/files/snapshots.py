@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 KIND, ANNOUNCED, FILE = "snapshot", "announced", "f"
 SWEEPS = "SELECT doc FROM seen WHERE scope = ? AND place = '' AND dir = ?"
 OF_PLACE = f"{SEEN.select} WHERE scope = ? AND place = ?"
+MODE = b"//"  # the mode of the workspace's own directory
 MARK = b"/"  # not a directory's name; holds the sweep count at which all remembered contents were known to exist
 
 SEVERAL, FOUND = "several", "found"  # several authors, whom the timeline knows; what others had done before
@@ -51,7 +52,8 @@ class StoredScan(NamedTuple):
     """A scan whose contents are stored: its root, the sweep count at that time, and who made the changes.
 
     ``base`` is the scan that it was compared with. ``who`` counts only if no call is open and the session never
-    reported one; else it is those calls, or somebody outside. ``gone`` are processes that were gone before it began.
+    reported one; else it is those calls, or somebody outside. ``until_ms`` bounds how long calls that were cut off were
+    certainly at work, to the moment if ``exact``. ``gone`` are processes that were gone before it began.
     """
 
     root: str
@@ -60,10 +62,13 @@ class StoredScan(NamedTuple):
     base: int = 0
     who: str | None = None
     calls: tuple[str, ...] = ()
+    until_ms: int | None = None
+    exact: bool = False
     memory: str = ""
     seen: tuple[tuple[bytes, bytes | None], ...] = ()  # directories to remember; None means forget
     when: Callable[[bytes], When | None] = lambda path: None
     gone: frozenset[tuple[object, ...]] = frozenset()
+    whole: bool = True  # not just some paths
 
 
 # ---------------------------------------------------------------------- recording
@@ -151,7 +156,16 @@ def _added(
         before, after = (roots.read(tx, scope, each).tree for each in (workspace.root, taken.root))
         changed = tree.differences(roots.loading(tx, scope), before, after)
     return workspace, *timeline.add(
-        tx, workspace, taken.root, changed, claim, now_ms=now_ms, holder=holder, when=taken.when, gone=taken.gone
+        tx,
+        workspace,
+        taken.root,
+        changed,
+        claim,
+        now_ms=now_ms,
+        holder=holder,
+        when=taken.when,
+        gone=taken.gone,
+        whole=taken.whole,
     )
 
 
@@ -218,13 +232,11 @@ NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # the contents that an entry of e
 
 def _claim(tx: Tx, session: SessionRow, taken: StoredScan) -> Claim:
     """Return what a session says of the changes since the last scan."""
-    if taken.who == CALLS:
-        return Claim(session, CALLS, taken.calls)
+    if taken.who == CALLS or taken.calls:
+        return Claim(session, CALLS, taken.calls, taken.until_ms, taken.exact)
     if taken.who == TURN_ANYWAY:
         return Claim(session, TURN)
-    if taken.calls:
-        return Claim(session, CALLS, taken.calls)
-    if taken.who == OUTSIDE:  # a call is about to start
+    if taken.who == OUTSIDE:  # a tool is about to start: what was announced with it does not run yet
         return Claim(session, OUTSIDE, announced=False)
     if calls.going_on(tx, session):
         return Claim(session, OUTSIDE)

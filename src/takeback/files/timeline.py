@@ -124,7 +124,7 @@ def since(tx: Tx, workspace: WorkspaceRow, n: int) -> list[ScanRow]:
     return SCAN.all(tx, SINCE, (workspace.scope, workspace.wid, n))
 
 
-class Step(NamedTuple):
+class ScanPaths(NamedTuple):
     """A scan with what it found changed: path, action and author of the first few paths, and how many more."""
 
     scan: ScanRow
@@ -134,12 +134,12 @@ class Step(NamedTuple):
 
 def page(
     tx: Tx, scope: str, place: DirectoryAt, *, path: bytes | None, since_ms: int, before: int, limit: int
-) -> tuple[WorkspaceRow | None, list[Step], int | None]:
+) -> tuple[WorkspaceRow | None, list[ScanPaths], int | None]:
     """Return steps before a number, newest first, and where the next page begins; only those that touch a ``path``."""
     workspace = find(tx, scope, place)
     if workspace is None:
         return None, [], None
-    key, found = (scope, workspace.wid), list[Step]()
+    key, found = (scope, workspace.wid), list[ScanPaths]()
     while True:
         if path is None:
             rows = SCAN.all(tx, PAGE, (*key, before, since_ms, limit + 1))
@@ -149,7 +149,7 @@ def page(
         for row in rows:
             if row.at_ms < since_ms:
                 return workspace, found, None
-            step = _step(tx, workspace, row, path)
+            step = _paths_of(tx, workspace, row, path)
             if path is None or step.changed:
                 found.append(step)
             if len(found) > limit:
@@ -159,7 +159,7 @@ def page(
         before = rows[-1].n
 
 
-def _step(tx: Tx, workspace: WorkspaceRow, scan: ScanRow, path: bytes | None) -> Step:
+def _paths_of(tx: Tx, workspace: WorkspaceRow, scan: ScanRow, path: bytes | None) -> ScanPaths:
     given, changed = authors.of_scan(scan), list[tuple[bytes, str, Author]]()
     count = 0
     for each, number, action in changes_of(tx, roots.loading(tx, scan.scope), workspace, scan):
@@ -168,7 +168,7 @@ def _step(tx: Tx, workspace: WorkspaceRow, scan: ScanRow, path: bytes | None) ->
         count += 1
         if len(changed) < _SHOWN:
             changed.append((each, action, given[number]))
-    return Step(scan, changed, count - len(changed))
+    return ScanPaths(scan, changed, count - len(changed))
 
 
 def changes_of(
@@ -220,6 +220,7 @@ def add(
     holder: bytes | None = None,
     when: Callable[[bytes], When | None] = lambda path: None,
     gone: Collection[tuple[object, ...]] = (),
+    whole: bool = True,
 ) -> tuple[WorkspaceRow, ScanRow | None]:
     """Add a scan; ``changed`` is what it found changed, None for a first one.
 
@@ -228,8 +229,9 @@ def add(
     may have changed files behind it.
     """
     known = _at_work(tx, workspace, claim, holder)
+    owed = [] if whole else known.owed  # some paths only: what was owed may be elsewhere
     if root == workspace.root:
-        return _stored(tx, workspace, known._replace(owed=[])), None
+        return _stored(tx, workspace, known._replace(owed=owed)), None
     n = workspace.tip + 1
     found = [] if changed is None else [*islice(real(changed), _MOST + 1)]
     bulk = changed is None or len(found) > _MOST
@@ -252,8 +254,8 @@ def add(
             ],
         )
     row = SCAN.put(tx, _row(workspace, n, root, None if claim is None else claim.session, now_ms, given, bulk=bulk))
-    over = judged.over()
-    return _stored(tx, workspace, known._replace(tip=n, root=root, owed=[], over=over)), row
+    over = judged.over() if whole else known.over
+    return _stored(tx, workspace, known._replace(tip=n, root=root, owed=owed, over=over)), row
 
 
 def _require_known(judged: Authors, known: Collection[tuple[object, ...]]) -> None:
@@ -395,7 +397,9 @@ def real(changed: Iterable[Difference]) -> Iterator[Difference]:
     """Leave out what was not captured before or is not now: that is not a change, nor is anything below it."""
     gap: bytes | None = None  # the last directory that was not captured; its contents follow directly
     for each in changed:
+        if gap is not None and each.path.startswith(gap):
+            continue
         if tree.GAP in (each.old and each.old.kind, each.new and each.new.kind):
             gap = each.path + b"/"
-        elif gap is None or not each.path.startswith(gap):
+        else:
             yield each

@@ -23,13 +23,14 @@ from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
 from . import roots, snapshots, timeline
 from .candidates import When
-from .disk import preview, scan
+from .disk import preview, scan, watch
 from .roots import Root
 from .snapshots import StoredScan, Swept
 from .timeline import DirectoryAt
 
 if TYPE_CHECKING:
     from .disk.scan import Limits, Scanner, Seen
+    from .disk.watch import Watcher
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -49,10 +50,15 @@ class Recording(Protocol[T_co]):
 
 
 class Who(NamedTuple):
-    """Whom a session says that changes are to be attributed to, and the calls that run through its handle."""
+    """Whom a session says that changes are to be attributed to, and the calls that were open.
+
+    ``until_ms`` bounds how long calls that were cut off were certainly at work, to the moment if ``exact``.
+    """
 
     kind: str | None = None
     calls: tuple[str, ...] = ()
+    until_ms: int | None = None
+    exact: bool = False
 
 
 class _Standing(NamedTuple):
@@ -215,8 +221,10 @@ class CapturedDirectory:
         self._scanner: Scanner | None = None
         self._sweeps = 0
         self._marked = False  # it is recorded that all contents existed at this sweep count
+        self._mode = self._known_mode = b""  # of the directory itself, and as it is recorded
+        self._gone: tuple[tuple[bytes, None], ...] = ()  # what to forget, as the whole directory is gone
         self.last = ""  # the root recorded last
-        self._gone: frozenset[tuple[object, ...]] = frozenset()  # processes known to be gone
+        self._dead: frozenset[tuple[object, ...]] = frozenset()  # processes known to be gone
         self.trees = Trees(runner)
         self.name = name_of(path)
         self._place = timeline.at(path)
@@ -228,13 +236,11 @@ class CapturedDirectory:
         recorder: Recording[T],
         *,
         who: Callable[[], Who] = Who,
-        everything: bool = False,
     ) -> tuple[T, Root]:
         """Scan, keep what is new, and record it in one transaction with what is remembered.
 
         Writes nothing if this root is known to be recorded already. If somebody else recorded a scan meanwhile,
-        everything is scanned again, so that what they saw is never taken for a change back. ``everything`` relies on
-        no report of the system about what changed.
+        everything is scanned again, so that what they saw is never taken for a change back.
         """
         with self._lock:
             paths = None if paths is None else [*paths]
@@ -242,26 +248,35 @@ class CapturedDirectory:
             for _ in range(_TRIES):
                 base = self._standing()
                 # Others have recorded what this process has not seen: what is remembered of other paths is stale.
-                kept = self._kept(paths if base.root == self.last else None, everything=everything)
+                some = paths if base.root == self.last else None
+                kept = self._kept(some)
                 if kept.root == base.root and (found := self._runner.read(recorder.known, self._place, kept.root)):
                     self.last = kept.root
                     return found, kept.value
                 try:
-                    return self._commit(kept, recorder, base.tip, _either(before, who())), kept.value
+                    done = self._commit(kept, recorder, base.tip, _either(before, who()), whole=some is None)
+                    return done, kept.value
                 except Swept:
                     self._scanner, paths = None, None
                 except timeline.Behind as behind:  # the last contents and notes were not stored with it
-                    self._scanner, paths, self._gone = None, None, self._gone | behind.gone
+                    self._scanner, paths, self._dead = None, None, self._dead | behind.gone
                 except BaseException:
                     self._scanner = None  # its notes were not stored
                     raise
             raise Busy("other processes scan this workspace all the time; try again")
 
-    def _kept(self, paths: list[bytes] | None, *, everything: bool = False) -> _Kept:
+    def _kept(self, paths: list[bytes] | None) -> _Kept:
         """Scan, and store the new contents, except for the last batch."""
         workspace, upload = self._loaded(), Upload(self._runner)
         try:
-            root = _root(workspace.scan(upload, paths, everything=everything))
+            if is_gone(self.path):
+                # A good scan of nothing: whoever was at work deleted everything, the directory included.
+                self._gone = tuple((os.fsencode(path), None) for path in workspace.folders)
+                workspace.close()
+                self._scanner, root = None, _NOTHING
+            else:
+                root = _root(workspace.scan(upload, paths))
+                self._mode = b"%o" % (os.stat(self.path).st_mode & tree.PERMISSIONS)
             data = roots.encode(root)
             name = tree.digest(data).hex()
             if name != self.last:
@@ -273,10 +288,10 @@ class CapturedDirectory:
         finally:
             upload.stop()
 
-    def _commit(self, kept: _Kept, recorder: Recording[T], base: int, who: Who) -> T:
+    def _commit(self, kept: _Kept, recorder: Recording[T], base: int, who: Who, *, whole: bool) -> T:
         """Store the last batch and record the scan in one transaction."""
         taken = StoredScan(kept.root, self._sweeps, self._place, base, *who, self.memory, self._notes())
-        taken = taken._replace(when=self.when, gone=self._gone)
+        taken = taken._replace(when=self.when, gone=self._dead, whole=whole)
         done = self._runner.write(_record, recorder, taken, kept.last, self._runner.clock.now_ms())
         self.last = kept.root
         return done
@@ -284,6 +299,8 @@ class CapturedDirectory:
     def glance(self) -> Root:
         """Scan without keeping anything; ``trees`` can read the trees of this scan."""
         with self._lock:
+            if is_gone(self.path):
+                return _NOTHING
             scanner = self._loaded().copied()
             return _root(scanner.scan(Discard(self.trees)))  # everything: a copy is told nothing by the system
 
@@ -310,6 +327,37 @@ class CapturedDirectory:
             self.last = kept.root
             return done
 
+    def mode(self) -> int | None:
+        """Return the mode that the directory itself had in the last scan; None if that is not known."""
+        with self._lock:
+            self._loaded()
+            return int(self._mode, 8) if self._mode else None
+
+    def watcher(self) -> Watcher | None:
+        """Return a watcher for somebody who waits for changes; None if the system does not report them all here."""
+        with self._lock:
+            if not self._loaded().can_watch:
+                return None
+        try:
+            return watch.Watcher()
+        except OSError:
+            return None
+
+    def watch_with(self, watcher: Watcher) -> bool:
+        """Let a watcher report on the directories that the last scan went through; whether some are new to it."""
+        with self._lock:
+            new = [each for each in self._loaded().folders if not watcher.knows(each)]
+        for each in new:
+            try:
+                descriptor = os.open(os.path.join(self.path, each), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            except OSError:
+                continue  # gone meanwhile
+            try:
+                watcher.add(each, descriptor)
+            finally:
+                os.close(descriptor)
+        return bool(new)
+
     def close(self) -> None:
         """Stop watching."""
         with self._lock:
@@ -328,6 +376,7 @@ class CapturedDirectory:
             self._sweeps, self.last, workspace = sweeps, "", self._new()
             notes = self._runner.read(snapshots.remembered, scope, self.memory)
             self._marked = notes.pop(snapshots.MARK, None) == snapshots.mark(sweeps)
+            self._mode = self._known_mode = notes.pop(snapshots.MODE, b"")
             for path, doc in notes.items():
                 workspace.remember(path, doc)
             if not self._marked and not self._all_there(workspace):
@@ -354,9 +403,14 @@ class CapturedDirectory:
 
     def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
         """Return what the last scan has to record for the next one."""
-        assert self._scanner is not None
-        notes, marked, self._marked = tuple(self._scanner.taken_note()), self._marked, True
-        return notes if marked else (*notes, (snapshots.MARK, snapshots.mark(self._sweeps)))
+        notes: tuple[tuple[bytes, bytes | None], ...]
+        notes = self._gone if self._scanner is None else tuple(self._scanner.taken_note())
+        if not self._marked:
+            notes = (*notes, (snapshots.MARK, snapshots.mark(self._sweeps)))
+        if self._mode != self._known_mode:
+            notes = (*notes, (snapshots.MODE, self._mode))
+        self._marked, self._known_mode = True, self._mode
+        return notes
 
     def _all_there(self, scanner: Scanner) -> bool:
         """Whether all contents that the scanner relies on exist."""
@@ -387,6 +441,9 @@ def _standing(tx: Tx, scope: str, place: timeline.DirectoryAt) -> _Standing:
     return _Standing(snapshots.sweeps(tx, scope), tip, root)
 
 
+_NOTHING = Root(tree.EMPTY, 0, [], 0)
+
+
 def _root(seen: Seen) -> Root:
     return Root(seen.root, seen.size, [*seen.missed], seen.missed_count)
 
@@ -394,7 +451,7 @@ def _root(seen: Seen) -> Root:
 def _either(before: Who, after: Who) -> Who:
     """Join who was at work before and after a scan: a call that began meanwhile may have made the changes."""
     calls = tuple(dict.fromkeys((*before.calls, *after.calls)))
-    return Who(None, calls) if calls else before
+    return Who(None, calls, before.until_ms, before.exact) if calls else before
 
 
 def _changed_at(path: bytes) -> int | None:
@@ -422,12 +479,19 @@ def _own_files(runner: Runner, root: str) -> list[str]:
     return [os.path.relpath(file, root)] if file and os.path.commonpath((file, root)) == root else []
 
 
+def is_gone(path: str) -> bool:
+    """Whether nothing is at the path of a workspace: its files are all deleted."""
+    return not os.path.lexists(path)
+
+
 def why_not(path: str) -> str | None:
     """Return why a directory is not captured; None if it can be."""
     if os.name != "posix":
         return "workspaces need a POSIX system"
-    if not os.path.isdir(path):
-        return "it is not a directory here"
+    if os.path.lexists(path) and not os.path.isdir(path):
+        return "it is not a directory"
+    if not os.path.isdir(os.path.dirname(path)):
+        return "it is gone, and so is the directory that contained it"
     real = os.path.realpath(path)
     if real == "/":
         return "it is the whole file system"

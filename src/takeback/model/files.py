@@ -12,12 +12,22 @@ _LARGEST_TEXT = 1 << 20
 
 
 class FileChange(NamedTuple):
-    """What a rewind does to a path, and who changed the path last."""
+    """What a rewind does to a path, and who changed the path last.
+
+    If it goes back to what somebody else made of it after the target, ``left_by`` says who.
+    """
 
     path: str
     action: str
     by: str = ""
     calls: tuple[str, ...] = ()
+    left_by: str = ""
+
+    @property
+    def about(self) -> str:
+        """Describe who changed the path, and whose version of it comes back."""
+        back = f"back to how {self.left_by} left it" if self.left_by else ""
+        return "; ".join(each for each in (f"changed by {self.by}" if self.by else "", back) if each)
 
     def __repr__(self) -> str:
         return f"<FileChange {self.action} {words.plain(self.path)}>"

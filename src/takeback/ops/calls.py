@@ -18,6 +18,7 @@ from ..ids import entry_id
 from ..model.entry import CALL, Draft, More, Numbers
 from ..model.message import TOOL_MESSAGE, Message
 from ..model.tools import ToolCall
+from ..presence import Holder
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
 from . import log, open_calls, sessions
@@ -133,6 +134,14 @@ def _announced_now(tx: Tx, session: SessionRow, found: Sequence[OpenCall]) -> li
     return waiting[::-1]
 
 
+def process_of(holder: bytes | None) -> dict[str, Any] | None:
+    """Return a process as the start of a call names it; None if it is not known which one runs the tool."""
+    found = None if holder is None else presence.decode(holder)
+    if found is None or not presence.is_known(found):
+        return None
+    return {"host": found.host, "pid": found.pid, "machine": found.machine, "began": found.began}
+
+
 class Start(NamedTuple):
     """When a call was last started, or else announced; the process that runs it; and the paths that it touches.
 
@@ -140,15 +149,21 @@ class Start(NamedTuple):
     """
 
     at_ms: int
-    by: presence.Holder | None
+    by: Holder | None
     paths: list[str] | None
 
 
 def start_of(tx: Tx, session: SessionRow, call: OpenCall) -> Start:
     """Read how a call was started."""
     row = entry_at(tx, session, call.start or call.call)[1]
-    body = codec.decode(row.body) if call.start and row.kind == CALL and row.body is not None else {}
-    return Start(row.at_ms, presence.from_brief(body["by"]) if "by" in body else None, body.get("paths"))
+    if not call.start or row.kind != CALL:
+        return Start(row.at_ms, None, None)
+    return Start(row.at_ms, _starter(row), codec.decode(row.body).get("paths") if row.body is not None else None)
+
+
+def _starter(row: EntryRow) -> Holder | None:
+    said = codec.decode(row.body).get("process") if row.body is not None else None
+    return None if said is None else Holder("", said["host"], said["pid"], said["machine"], said["began"])
 
 
 def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
@@ -203,9 +218,9 @@ def described(tx: Tx, session: SessionRow, found: FoundCall) -> ToolCall:
     marks = found.marks
     call = announced(tx, session, marks.call, marks.id)
     if marks.start:
-        started = entry_at(tx, session, marks.start)[1].at_ms
-        status = "running" if marks.is_running and not found.result else "unknown"
-        call = msgspec.structs.replace(call, status=status, started_ms=started, attempts=marks.starts)
+        row = entry_at(tx, session, marks.start)[1]
+        status = "running" if marks.is_running and not found.result and not _is_cut_off(row) else "unknown"
+        call = msgspec.structs.replace(call, status=status, started_ms=row.at_ms, attempts=marks.starts)
     if not found.result:
         return call
     uid, row = entry_at(tx, session, found.result)
@@ -216,6 +231,12 @@ def described(tx: Tx, session: SessionRow, found: FoundCall) -> ToolCall:
     return msgspec.structs.replace(
         call, status=status, result=result.content, success=result.success, finished_ms=row.at_ms, error=error
     )
+
+
+def _is_cut_off(start: EntryRow) -> bool:
+    """Whether the process that ran a call is gone, whoever held the session."""
+    holder = _starter(start)
+    return holder is not None and presence.is_gone(holder)
 
 
 def entry_at(tx: Tx, session: SessionRow, seq: int) -> tuple[str, EntryRow]:
@@ -239,22 +260,23 @@ def start(
     name: str,
     arguments: Any,
     *,
-    by: presence.Holder | None = None,
-    paths: Sequence[str] | None = None,
     fresh: bool = False,
     again: bool = False,
+    process: Mapping[str, Any] | None = None,
+    paths: Sequence[str] | None = None,
 ) -> tuple[ToolCall, Draft | None]:
     """Prepare the start of a call: the open one with this id if a message announced it, else a new call.
 
     A call that is already running returns no draft: a start is never recorded twice. A call whose outcome is unknown
-    is started only with ``again``. A ``fresh`` id was just generated, so it need not be searched for. ``by`` is the
-    process that runs the tool, ``paths`` all that it touches in the workspace, if the caller knows.
+    is started only with ``again``. A ``fresh`` id was just generated, so it need not be searched for. ``process`` is
+    the one that runs the tool: once it is gone, the outcome of the call is unknown. ``paths`` are all that it touches
+    in the workspace, if the caller knows.
     """
     marks: tuple[tuple[str, str], ...] = (("start", call_id),)
     waiting = None if fresh else find_open(tx, session, call_id)
     if waiting is not None:
         call = described(tx, session, FoundCall(waiting))
-        if waiting.is_running:
+        if call.status == "running":
             return call, None
         if waiting.start and not again:
             raise Conflict(
@@ -262,13 +284,14 @@ def start(
                 " or record how it ended with resolve_call",
                 found="unknown",
             )
-        body, adds = dict[str, Any](call_id=call_id, name=call.name), Numbers()
+        body: dict[str, Any] = {"call_id": call_id, "name": call.name}
+        adds = Numbers()
     else:
         call = ToolCall(call_id, name, arguments, seq=session.seq + 1, entry_id=entry_id(session.uid, session.seq + 1))
         body = {"call_id": call_id, "name": name, "arguments": arguments}
         marks, adds = (("call", call_id), *marks), Numbers(tool_calls=1)
-    body |= {} if by is None else {"by": presence.brief(by)}
-    body |= {} if paths is None else {"paths": [*paths]}
+    body |= {"process": dict(process)} if process is not None else {}
+    body |= {"paths": [*paths]} if paths is not None else {}
     call = msgspec.structs.replace(call, status="running", attempts=call.attempts + 1)
     return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=marks))
 

@@ -8,7 +8,7 @@ more than one match raises ``Ambiguous``, which names the candidates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import Ambiguous, Invalid, NotFound
 from ..ids import is_id
@@ -26,6 +26,7 @@ NEIGHBOURS = """SELECT s.id,
 (SELECT min(a.id) FROM session a INDEXED BY session_id WHERE a.scope = s.scope AND a.id > s.id AND a.hidden < 2)
 FROM session s INDEXED BY session_id WHERE s.scope = ? AND s.id IN """
 NAMES = "SELECT name FROM session INDEXED BY session_name WHERE scope = ? AND hidden = 0 AND name IN "
+GUARD = "guard"  # the agent whose session guards a directory
 _SHOWN = 10
 
 
@@ -133,11 +134,18 @@ def _newest(tx: Tx, scope: str, back: str, workspace: str | None) -> SessionRow 
     if back and not (back[1:].isascii() and back[1:].isdigit() and len(back) < 6):
         raise Invalid(f"'@{back[:20]}' is not a ref; '@' is the newest session, '@-1' to '@-9999' are earlier ones")
     count = int(back[1:]) + 1 if back else 1
-    found = listing.page(tx, scope, listing.Filter(workspace=workspace), order="updated", before=None, limit=count)
-    if len(found.found) < count:
-        some = words.count(len(found.found), "session")
-        raise NotFound(f"there is no session {'@' + back}: only {some} here" if found.found else "no sessions here yet")
-    return SESSION.unfolded(found.found[-1][0])
+    wanted = listing.Filter(workspace=workspace)
+    found = [SESSION.unfolded(row) for row, *_ in _page(tx, scope, wanted, count + 1)]
+    # A directory has one guard at most. It changes all the time, but people mean the session that they work in.
+    found.sort(key=lambda row: row.agent == GUARD)
+    if len(found) < count:
+        some = words.count(len(found), "session")
+        raise NotFound(f"there is no session {'@' + back}: only {some} here" if found else "no sessions here yet")
+    return found[count - 1]
+
+
+def _page(tx: Tx, scope: str, wanted: listing.Filter, limit: int) -> Sequence[Any]:
+    return listing.page(tx, scope, wanted, order="updated", before=None, limit=limit).found
 
 
 # ---------------------------------------------------------------------- points

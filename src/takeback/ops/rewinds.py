@@ -7,12 +7,14 @@ move as an operation once the files are in place.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
 from ..errors import Conflict, Invalid
 from ..files import snapshots, timeline
+from ..files.disk import apply
 from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.files import WorkspaceRow
@@ -53,6 +55,7 @@ class FilesThen(NamedTuple):
     uid: str
     n: int
     root: str
+    aside: Mapping[str, str] = MappingProxyType({})  # paths from which an operation moved something aside, and to where
 
 
 class Goal(NamedTuple):
@@ -72,8 +75,8 @@ class Goal(NamedTuple):
 def goal_of(row: OperationRow, kind: str, wanted: str | None) -> Goal:
     """Return where the undo or redo of an operation goes."""
     before, asked = codec.decode(row.before), asked_again(kind, wanted)
-    head, found = before.get("head"), before.get("files", {}).get("scan")
-    files = None if found is None else FilesThen(*found)
+    head, found = before.get("head"), before.get("files") or {}
+    files = FilesThen(*found["scan"])._replace(aside=found.get("aside", {})) if "scan" in found else None
     if head is not None:
         uid, seq, attached = head
         return Goal(kind, Target(seq, uid, anywhere=True, at_tip=bool(attached)), asked, wanted, files)
@@ -254,7 +257,9 @@ def move(tx: Tx, scope: str, session_id: str, wish: Wish, *, now_ms: int) -> tup
 
 def files_moved(workspace: WorkspaceRow, steps: Sequence[Step], actual: str) -> Beside:
     """Describe the files before and after a move."""
-    about = {"workspace": workspace.path, "paths": [os.fsdecode(each.path) for each in steps]}
+    about: View = {"workspace": workspace.path, "paths": [os.fsdecode(path) for path in apply.touched(steps)]}
+    if aside := {os.fsdecode(path): os.fsdecode(name) for path, name in apply.aside(steps)}:
+        about["aside"] = aside
     before = [workspace.uid, workspace.tip, workspace.root]
     after = [workspace.uid, workspace.tip + (actual != workspace.root), actual]
     return Beside(workspace.wid, {"files": {**about, "scan": before}}, {"files": {**about, "scan": after}})

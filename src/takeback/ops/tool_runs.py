@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from .. import presence
 from ..errors import Conflict
 from ..model import words
 from ..model.entry import Draft
@@ -27,7 +26,8 @@ NOWHERE = ("", 0)  # the start of a call that was not recorded here
 class ToolStart(NamedTuple):
     """A call that is about to run. ``seq`` is where it was announced, if it was read from this session.
 
-    A ``fresh`` id was just generated. ``tries`` is how often a call may be started; 0 allows no retry.
+    A ``fresh`` id was just generated. ``tries`` is how often a call may be started; 0 allows no retry. ``holder`` is
+    the process that runs the tool.
     """
 
     id: str
@@ -36,8 +36,8 @@ class ToolStart(NamedTuple):
     seq: int = 0
     fresh: bool = False
     tries: int = 0
-    by: presence.Holder | None = None  # the process that runs it
-    paths: list[str] | None = None  # all that it touches
+    holder: bytes | None = None
+    paths: list[str] | None = None  # all that it touches, if that is known
 
 
 class ToolOutcome(NamedTuple):
@@ -60,10 +60,10 @@ def start(
         _require_patience(calls.require_waiting(tx, session, run.id), run.tries)
     call, draft = calls.start(
         *(tx, session, run.id, run.name, run.arguments),
-        by=run.by,
-        paths=run.paths,
         fresh=run.fresh,
         again=run.tries > 0,
+        process=calls.process_of(run.holder),
+        paths=run.paths,
     )
     if draft is None:
         return session, call, NOWHERE

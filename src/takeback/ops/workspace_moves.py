@@ -6,6 +6,8 @@ Such a move belongs to the workspace and to no session. It is an operation like 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
@@ -45,7 +47,8 @@ class FilesAt(NamedTuple):
     at_ms: int
     since: int | None
     running: tuple[tuple[SessionRow, bytes], ...]  # sessions with calls that run here, and their processes
-    paths: frozenset[bytes] = frozenset()  # what an operation changed that is taken back
+    paths: frozenset[bytes] = frozenset()  # what the operation that is reversed changed
+    aside: Mapping[str, str] = MappingProxyType({})  # what the operation that is reversed moved aside
 
 
 def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt:
@@ -63,7 +66,8 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
         _, n, root = before["scan"]
         since = codec.decode(row.after)["files"]["scan"][1]
         scan = timeline.scan_at(tx, workspace, n)
-        return FilesAt(workspace, n, root, row.at_ms if scan is None else scan.at_ms, since, running, _paths(before))
+        at_ms, aside = row.at_ms if scan is None else scan.at_ms, before.get("aside", {})
+        return FilesAt(workspace, n, root, at_ms, since, running, _paths(before), aside)
     n = _scan_of(tx, workspace, goal)
     found = None if n is None else timeline.good_before(tx, workspace, n + 1)
     if found is None or found.root is None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..model.files import FileDiff
     from ..model.message import Message
     from ..model.operation import Operation
+    from ..model.scan import Scan
     from ..model.session import Stats
     from ..model.subagents import Tree
     from ..model.tools import ToolCall, ToolResult
@@ -169,6 +170,31 @@ def operation(found: Operation) -> dict[str, Any]:
         "summary": found.summary,
         "paths": [*found.paths],
         "undone": found.undone,
+    }
+
+
+def scan(found: Scan) -> dict[str, Any]:
+    """Describe a step of a timeline."""
+    return {
+        "id": found.id,
+        "created_at": rfc3339(found.created_at),
+        "workspace": found.workspace,
+        "session_id": found.session_id,
+        "calls": [*found.calls],
+        "operation": found.operation,
+        "failed": found.failed,
+        "changes": [
+            {
+                "path": each.path,
+                "action": each.action,
+                "by": each.by,
+                "kind": each.kind,
+                "session_ids": [*each.session_ids],
+                "calls": [*each.calls],
+            }
+            for each in found.changes
+        ],
+        "more": found.more,
     }
 
 

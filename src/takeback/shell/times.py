@@ -51,6 +51,26 @@ def clock(at: datetime, *, utc: bool) -> str:
     return f"{at.astimezone(UTC) if utc else at.astimezone():%H:%M:%S}"
 
 
+def stamp(at: datetime, *, utc: bool) -> str:
+    """Format a time for a list of moments, in the form that ``parse_moment`` takes."""
+    return f"{at.astimezone(UTC) if utc else at.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def parse_moment(text: str) -> datetime:
+    """Parse ``14:00`` (the last time it was that late), ``10m`` (that long ago), or a date with or without a time."""
+    import re
+
+    clock = re.fullmatch(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", text.strip(), re.ASCII)
+    try:
+        if clock is None:
+            return parse_since(text)
+        here = now().astimezone()
+        found = here.replace(hour=int(clock[1]), minute=int(clock[2]), second=int(clock[3] or 0), microsecond=0)
+        return found if found <= here else found - timedelta(days=1)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a time; write 14:00, 10m (that long ago) or 2026-01-31T14:00") from error
+
+
 def parse_span(text: str) -> float:
     """Parse ``2s``, ``1.5s`` or ``5m`` as seconds; anything else raises ``ValueError``."""
     import re

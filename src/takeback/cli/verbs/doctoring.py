@@ -21,7 +21,7 @@ from .health import problem
 
 _ROOM = 100_000_000  # bytes: warn if less is free
 _LOG = 64_000_000  # bytes: a log this large should have been checkpointed into the store long ago
-_EXTRAS = {"watchfiles": "watch", "psycopg": "postgres", "tiktoken": "tokens", "genai_prices": "prices"}
+_EXTRAS = {"psycopg": "postgres", "tiktoken": "tokens", "genai_prices": "prices"}
 
 
 class Finding(NamedTuple):

@@ -1,8 +1,11 @@
 """``guard``: takes a checkpoint of a directory whenever its files settle, whoever changed them.
 
-Each directory has its own guard session, and nobody ever holds its lease: a guard blocks nobody, and a killed guard
-leaves nothing to clean up. The session is archived, so that ``@`` and ``ls`` keep showing the sessions that people and
-agents work in.
+A guard is a session of its directory like any other, whose checkpoints are points to go back to. Nobody ever holds its
+lease: a guard blocks nobody, and a killed guard leaves nothing to clean up. It claims nothing: what its scans find
+changed is attributed to the calls that other sessions have open, or else to somebody outside.
+
+Where the system reports changes (Linux, local file systems) an idle guard sleeps until it does; elsewhere it scans
+every few seconds.
 """
 
 from __future__ import annotations
@@ -11,25 +14,26 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
 from datetime import UTC
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...client.session import Session
-from ...errors import Busy, Error
+from ...errors import Busy, Error, Invalid, NotFound
 from ...files import workspaces
 from ...model import words
 from ...model.checkpoint import Checkpoint
 from ...shell import documents, times
 from ...shell.failures import USAGE, Stop
+from .. import claude_code
 from ..consent import tell
-from ..frame import Frame, option, verb
+from ..frame import GUARD, Frame, option, verb
 from ..output import line
 
-NAME = "guard"
+if TYPE_CHECKING:
+    from ...files.workspaces import CapturedDirectory
+
 _SHOWN = 3
 _LATEST = 60.0  # seconds without a notification after which we scan anyway: notifications can get lost
 _PATIENCE = 30.0  # seconds after which files that never settle are captured as they are
@@ -59,8 +63,9 @@ class Span(click.ParamType[float]):
 def guard(frame: Frame, folder: str | None, settle: float, every: float, keep: int, once: bool, poll: bool) -> None:
     """Take a checkpoint of a directory whenever its files settle, until Ctrl-C.
 
-    DIR defaults to this workspace. Go back with takeback rewind guard:NAME; takeback checkpoints guard lists the names.
-    What changed since the last checkpoint counts as your own edit and stays: take one first with --once.
+    DIR defaults to this workspace. Go back with takeback rewind guard:NAME, whoever changed the files since; takeback
+    checkpoints guard lists the names. On Linux the system reports changes; elsewhere the directory is scanned every few
+    seconds.
     """
     if frame.settings.json and not once:
         raise Stop("--json writes one document; add --once, or use --jsonl for a stream", USAGE)
@@ -82,9 +87,9 @@ def guard(frame: Frame, folder: str | None, settle: float, every: float, keep: i
 
 
 def _say_what_would_be_done(frame: Frame, place: str) -> None:
-    found = frame.store.find_session(NAME, agent=NAME, workspace=place)
+    found = frame.store.find_session(GUARD, agent=GUARD, workspace=place)
     made = [] if found is None else found.checkpoints()
-    changed = _changed(found, made[-1]) if found is not None and made else None
+    changed = _changed(frame, place, made[-1]) if made else None
     what = "all files" if changed is None else words.count(len(changed), "change")
     tell(f"Dry run: would guard {line(place)}, starting with a checkpoint of {what}.")
 
@@ -97,11 +102,11 @@ def _stand(guarding: Guard, settle: float, every: float, poll: bool) -> None:
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        bell = _Bell(guarding.place, max(settle, 1.0), poll)
+        bell = _Bell(guarding.directory, max(settle, 1.0), poll)
         tell(f"Guarding {line(guarding.place)}, {bell.how}. Ctrl-C ends it.")
         guarding.stand(bell, settle, every)
     except KeyboardInterrupt:
-        tell(f"{words.count(guarding.taken, 'checkpoint')} taken. List them: takeback checkpoints {NAME}")
+        tell(f"{words.count(guarding.taken, 'checkpoint')} taken. List them: takeback checkpoints {GUARD}")
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -116,8 +121,13 @@ class Guard:
         self._frame, self.place, self._keep = frame, place, keep
         self.taken = 0
         self._session = frame.store.session(
-            NAME, agent=NAME, workspace=place, hold=False, title=f"Guard of {place}", archived=True
+            GUARD, agent=GUARD, workspace=place, hold=False, capture="manual", title=f"Guard of {place}"
         )
+
+    @property
+    def directory(self) -> CapturedDirectory:
+        """The directory as it is scanned."""
+        return self._session._any_place(self.place)
 
     def stand(self, bell: _Bell, settle: float, every: float) -> None:
         """Take a checkpoint now, and then whenever files changed and settled."""
@@ -145,14 +155,18 @@ class Guard:
 
     def changed(self) -> Signs | None:
         """Return what changed since the last checkpoint; None if that is unknown, or there is no checkpoint yet."""
-        if not os.path.isdir(self.place):
-            raise Stop(f"{self.place} no longer exists, so there is nothing left to guard")
         try:
+            self._require_there()
             made = self._session.checkpoints()
-            return _changed(self._session, made[-1]) if made else None
-        except (Busy, OSError) as error:  # a rewind is restoring files right now
+            return _changed(self._frame, self.place, made[-1]) if made else None
+        except (Busy, Invalid, OSError) as error:  # a rewind is restoring files right now, or the directory has gone
+            self._require_there()
             self._not_now(error)
             return None
+
+    def _require_there(self) -> None:
+        if not os.path.isdir(self.place):
+            raise Stop(f"{self.place} no longer exists, so there is nothing left to guard")
 
     def take(self, changed: Signs | None) -> None:
         """Take a checkpoint if anything changed, drop the oldest ones, and report it."""
@@ -161,7 +175,9 @@ class Guard:
         name = f"auto-{times.now().astimezone(UTC):%Y%m%d-%H%M%S}"
         about = "first checkpoint" if changed is None else f"{words.count(len(changed), 'change')}: {_first(changed)}"
         try:
-            made = self._session.checkpoint(name, type="automatic", description=about)
+            claude_code.settle_calls(self._frame.store, self.place)
+            self._session.capture_files()
+            made = self._session.checkpoint(name, type="automatic", description=about, files=False)
         except (Busy, OSError) as error:
             self._not_now(error)
             return
@@ -190,11 +206,14 @@ class Guard:
             tell(f"not now: {line(str(error))}")
 
 
-def _changed(session: Session, since: Checkpoint) -> Signs:
-    """Return the paths that differ from a checkpoint, with their size and mtime."""
-    plan = session.preview_rewind(since, conversation=False)
-    paths = sorted({*(each.path for each in plan.files), *plan.kept, *plan.others})
-    return {path: _sign(os.path.join(session.workspace or "", path)) for path in paths}
+def _changed(frame: Frame, place: str, since: Checkpoint) -> Signs | None:
+    """Return the paths that differ from a checkpoint, with their size and mtime; None if that is unknown."""
+    try:
+        plan = frame.store.workspace(place).preview_rewind(since)
+    except NotFound:  # another directory has this path by now
+        return None
+    paths = sorted(each.path for each in plan.files)
+    return {path: _sign(os.path.join(place, path)) for path in paths}
 
 
 def _sign(path: str) -> tuple[int, int] | None:
@@ -216,45 +235,28 @@ def _first(changed: Signs) -> str:
 class _Bell:
     """Waits until something may have changed: until the system reports it, or else a few seconds."""
 
-    def __init__(self, place: str, seconds: float, poll: bool) -> None:
-        self._seconds, self._told = seconds, None if poll else _told(place)
-        if self._told is not None and next(self._told, None) is None:  # the first step starts the watch, or fails
-            self._told = None
+    def __init__(self, directory: CapturedDirectory, seconds: float, poll: bool) -> None:
+        self._directory, self._seconds = directory, seconds
+        self._watcher = None if poll else directory.watcher()
 
     @property
     def how(self) -> str:
         """How changes are noticed."""
-        return f"scanning every {self._seconds:g} s" if self._told is None else "the system reports changes"
+        return f"scanning every {self._seconds:g} s" if self._watcher is None else "the system reports changes"
 
     def wait(self) -> None:
         """Return when it is time to scan."""
-        end = time.monotonic() + _LATEST
-        if self._told is None:
+        if self._watcher is None:
             time.sleep(self._seconds)
             return
-        for changes in self._told:
-            if changes or time.monotonic() > end:
-                return
-        self._told = None  # the watch failed and has said so: poll from now on
-
-
-def _told(place: str) -> Iterator[Sequence[Any]] | None:
-    """Watch for changes if the system can: that needs ``takeback[watch]`` and enough inotify watches."""
-    try:
-        import watchfiles
-    except ImportError:
-        return None
-    watch = watchfiles.watch(
-        place, watch_filter=None, rust_timeout=500, yield_on_timeout=True, ignore_permission_denied=True
-    )
-    return _until_it_fails(watch)
-
-
-def _until_it_fails(watch: Any) -> Iterator[Sequence[Any]]:
-    try:
-        yield from watch
-    except OSError as error:
-        tell(f"the system cannot report changes here ({line(str(error))}); scanning every few seconds instead")
+        if self._directory.watch_with(self._watcher):
+            return  # whatever happened there before now was not reported
+        if self._watcher.is_open:
+            self._watcher.wait(_LATEST)
+            self._watcher.changed()
+        else:
+            tell("the system has no watches left for so many directories; scanning every few seconds instead")
+            self._watcher = None
 
 
 COMMANDS = {"guard": guard}

@@ -163,7 +163,7 @@ def _tree_lines(frame: Frame, found: Tree, edge: str, indent: str) -> Iterator[s
 @option("--all", "everywhere", is_flag=True, help="In all workspaces.")
 @option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
 def ops(frame: Frame, everywhere: bool, limit: int) -> None:
-    """List the operations on sessions of this workspace, newest first; undo takes one back."""
+    """List the operations on sessions and files of this workspace, newest first; undo takes one back."""
     found = [*_first(here(frame, everywhere), limit)]
     frame.out.items(
         "operations",
@@ -182,10 +182,17 @@ def here(frame: Frame, everywhere: bool) -> Iterator[Operation]:
         return
     while True:
         page = frame.store.operations(limit=200, cursor=cursor)
-        yield from (each for each in page if everywhere or frame.belongs_here(each.session_id))
+        yield from (each for each in page if everywhere or _is_here(frame, each))
         cursor = page.cursor
         if cursor is None:
             return
+
+
+def _is_here(frame: Frame, operation: Operation) -> bool:
+    """Whether an operation is one of the workspace: on a session that belongs to it, or on its files alone."""
+    if operation.session_id is not None:
+        return frame.belongs_here(operation.session_id)
+    return operation.workspace is not None and operation.workspace == frame.workspace
 
 
 def _first(found: Iterator[Operation], limit: int) -> Iterator[Operation]:

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from ...shell.failures import USAGE, Stop, refused
-from .. import claude_code, hook_settings, plans
+from .. import agent_process, claude_code, hook_settings, plans
 from ..claude_code import Event, Hook
 from ..consent import tell
 from ..frame import Frame, option, verb
@@ -85,6 +85,7 @@ def _record_in_time(frame: Frame, deadline: _Deadline) -> None:
     deadline.set(hook_settings.EVENTS[deadline.what] - _SPARE)
     looking: Hook | None = None
     try:
+        frame.store._act_for(agent_process.agent_process(frame.store._clock.now_ms()))
         looking = hook = Hook(frame.store, event._replace(parent=parent_session(frame)))
         hook.record()
     except _TooLate as late:

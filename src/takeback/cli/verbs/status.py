@@ -26,24 +26,27 @@ class _Now(NamedTuple):
     unknown: str | None  # why the changes are unknown
     calls: list[ToolCall]
     pending: str | None  # a rewind that is in progress or was interrupted
+    guarded: tuple[Checkpoint, ...] = ()  # what the guard of the directory took, if it is another session
 
 
 @verb("status")
 @ref_argument("ref", required=False)
 def status(frame: Frame, ref: str | None) -> None:
     """Show store, workspace and session, what changed since the last checkpoint, and open calls."""
-    here = _look(frame.resolve(ref).session) if ref or frame.workspace else None
+    here = _look(frame, frame.resolve(ref).session) if ref or frame.workspace else None
     frame.out.one("status", _document(frame, here), lambda: _lines(frame, here))
 
 
-def _look(session: Session) -> _Now:
+def _look(frame: Frame, session: Session) -> _Now:
     made = session.checkpoints()
     last = made[-1] if made else None
     try:
         changes, unknown = (session.diff(last).files if last is not None else ()), None
     except (Error, OSError) as error:  # a workspace that cannot be scanned must not hide the rest
         changes, unknown = (), str(error)
-    return _Now(session, last, changes, unknown, session.pending_calls(), session.rewind_pending())
+    guard = frame.guard if session.workspace == frame.workspace else None
+    guarded = () if guard is None or guard.id == session.id else tuple(guard.checkpoints())
+    return _Now(session, last, changes, unknown, session.pending_calls(), session.rewind_pending(), guarded)
 
 
 def _document(frame: Frame, here: _Now | None) -> dict[str, Any]:
@@ -63,6 +66,7 @@ def _document(frame: Frame, here: _Now | None) -> dict[str, Any]:
         "changes": [] if here is None else [documents.file_diff(each) for each in here.changes],
         "changes_unknown": None if here is None else here.unknown,
         "rewind_pending": None if here is None else here.pending,
+        "guard": None if here is None or not here.guarded else documents.checkpoint(here.guarded[-1]),
         "open_calls": [] if here is None else [documents.call(each) for each in here.calls],
     }
 
@@ -84,6 +88,9 @@ def _lines(frame: Frame, here: _Now | None) -> Iterator[str]:
         mark = frame.out.paint("!", "yellow")
         yield f"pending     {mark} {line(here.pending)}; the next rewind or run fixes that"
     yield from _changes(frame, here)
+    if here.guarded:
+        count, last = words.count(len(here.guarded), "checkpoint"), here.guarded[-1]
+        yield f"guard       {count}, the last {times.ago(last.created_at)}: takeback rewind {line(last.name)}"
     for call in here.calls[:_SHOWN]:
         yield f"open call   {line(call.name)} ({call.status}) {line(documents.compact(call.arguments))[:80]}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ._steps import Numbered, Schedule, Step, is_directory, possible_modes
+from ._steps import Numbered, Schedule, Step, is_directory, is_moved, possible_modes
 from ._syscalls import (
     OWNER,
     PERMISSIONS,
@@ -21,6 +21,7 @@ from ._syscalls import (
     move,
     put,
     remove_if_empty,
+    seen,
     set_mode,
     stamp,
     sync,
@@ -59,6 +60,8 @@ class Forward:
             place = self._inside.need(each.step.path)
             if is_directory(each.step.old):
                 self._remove_directory(place, each.step)
+            elif is_moved(each.step.old):
+                self._move_aside(place, each.step)
             else:
                 self._move_one(place, each)
 
@@ -82,12 +85,24 @@ class Forward:
         if status is None or stamp(status).lasting != known.lasting:
             raise conflict([each.step.path], _CHANGED)
 
+    def _move_aside(self, place: Slot, step: Step) -> None:
+        assert step.old is not None
+        if seen(place, step.old) is None:
+            raise conflict([step.path], _CHANGED)
+        try:
+            put(place, Slot(place.directory, step.old.content.rpartition(b"/")[2]))
+        except FileExistsError:
+            raise conflict([step.old.content], _APPEARED) from None
+
     def _bring(self) -> None:
         for each in self._plan.coming():
+            place = self._inside.need(each.step.path)
             try:
-                put(Slot(self._staging, each.new_name), self._inside.need(each.step.path))
+                put(source_of(each, place, self._staging), place)
             except FileExistsError:
                 raise conflict([each.step.path], _APPEARED) from None
+            except FileNotFoundError:
+                raise conflict([each.step.path], _CHANGED) from None
 
     def _sync(self) -> None:
         sync_all(self._inside, self._staging, self._plan)
@@ -97,6 +112,14 @@ class Forward:
             node = step.new if is_directory(step.new) else step.old
             assert node is not None
             settle(self._inside, step, node.mode)
+
+
+def source_of(each: Numbered, place: Slot, staging: int) -> Slot:
+    """Return where what comes to a place comes from: the staging directory, or a name next to it."""
+    new = each.step.new
+    if new is not None and is_moved(new):
+        return Slot(place.directory, new.content.rpartition(b"/")[2])
+    return Slot(staging, each.new_name)
 
 
 def sync_all(inside: Inside, staging: int, plan: Schedule) -> None:

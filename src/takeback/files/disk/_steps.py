@@ -3,6 +3,10 @@
 Everything is a function of the steps, so a fresh process finds what a killed one left behind: step ``n`` keeps what it
 took away as ``old-n`` and what it brings as ``new-n``. Directories that only have to be writable for a while are steps
 too, after the given ones: their mode is the same before and after.
+
+What is in the way and was not captured is known nowhere else, so it must survive the staging directory: it is moved to
+a name next to its place, and that name is the content of a ``MOVED`` node. As the old version of a step it goes there,
+as the new one it comes from there.
 """
 
 from __future__ import annotations
@@ -16,6 +20,9 @@ from ...model import names
 from ...model.tree import DIR, FILE, LINK, Node
 from ._syscalls import OWNER, PERMISSIONS
 
+MOVED = "m"  # a node's kind; the content is the other path, and the size the inode, by which it is recognised
+_SUFFIX = b".takeback-"
+LONGEST = 150  # bytes of a name kept when a suffix is added, to stay below the limit of 255
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -38,6 +45,17 @@ class Numbered(NamedTuple):
 def is_directory(node: Node | None) -> bool:
     """Whether a node is a directory."""
     return node is not None and node.kind == DIR
+
+
+def is_moved(node: Node | None) -> bool:
+    """Whether a node stands for something that is kept next to its place."""
+    return node is not None and node.kind == MOVED
+
+
+def beside(path: bytes, mark: bytes) -> bytes:
+    """Return a name next to a path."""
+    above, slash, name = path.rpartition(b"/")
+    return above + slash + name[:LONGEST] + _SUFFIX + mark
 
 
 def only_mode(step: Step) -> bool:
@@ -104,6 +122,16 @@ def check_steps(steps: Iterable[Step], *, reserved: Iterable[bytes]) -> None:
             raise Invalid(f"{names.shown(path)} belongs to a repository (git, hg, svn or jj) and is never written")
         if path in known:
             raise Invalid(f"{path!r} appears twice; pass one step for each path")
-        if any(node is not None and node.kind not in (FILE, LINK, DIR) for node in (old, new)):
+        if any(node is not None and node.kind not in (FILE, LINK, DIR, MOVED) for node in (old, new)):
             raise Invalid(f"{path!r} is not a file, link or directory; leave it out")
+        _check_moved(path, old, new)
         known.add(path)
+
+
+def _check_moved(path: bytes, old: Node | None, new: Node | None) -> None:
+    """Refuse to move something elsewhere than to a new name in its directory."""
+    for node in (old, new):
+        if node is not None and node.kind == MOVED:
+            name = node.content.rpartition(b"/")[2]
+            if node.content.rpartition(b"/")[0] != path.rpartition(b"/")[0] or names.fault(name):
+                raise Invalid(f"{node.content[:200]!r} is not a name next to {path[:200]!r}")

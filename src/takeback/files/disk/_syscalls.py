@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ...errors import Conflict, Corrupt, Invalid
 from ...model import names
-from ...model.tree import DIR, FILE, LINK, Node
+from ...model.tree import DIR, FILE, LINK, THERE, Node
 
 system = os
 
@@ -180,8 +180,13 @@ def same(one: Slot, other: Slot) -> bool:
 
 
 def seen(place: Slot, node: Node) -> Stamp | None:
-    """Return the stamp of what is at a place if it matches a node, else None; a directory matches by mode only."""
+    """Return the stamp of what is at a place if it matches a node, else None.
+
+    A directory matches by its mode only, and what was not captured by its inode only.
+    """
     status = glance(place)
+    if node.kind not in THERE:
+        return None if status is None or status.st_ino != node.size else Stamp(status.st_ino, 0, 0, 0)
     if status is None or not _resembles(status, node):
         return None
     if node.kind == DIR:

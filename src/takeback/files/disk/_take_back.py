@@ -11,8 +11,8 @@ import contextlib
 import os
 
 from ...model.tree import Node
-from ._carry_out import settle, sync_all
-from ._steps import Numbered, Schedule, is_directory, only_mode, possible_modes
+from ._carry_out import settle, source_of, sync_all
+from ._steps import LONGEST, Numbered, Schedule, is_directory, is_moved, only_mode, possible_modes
 from ._syscalls import (
     OWNER,
     PERMISSIONS,
@@ -30,8 +30,6 @@ from ._syscalls import (
     sync,
     unlink,
 )
-
-_LONGEST = 150  # bytes of a name kept when a suffix is added, to stay below the limit of 255
 
 
 class Back:
@@ -63,6 +61,10 @@ class Back:
             place = self._inside.place(each.step.path)
             if place is None or not self._is_ours(place, each):
                 continue
+            if is_moved(each.step.new):
+                with contextlib.suppress(FileExistsError):
+                    put(place, source_of(each, place, self._staging))
+                continue
             if is_directory(each.step.new):
                 remove_if_empty(place)
             else:
@@ -70,7 +72,7 @@ class Back:
 
     def _is_ours(self, place: Slot, each: Numbered) -> bool:
         """Whether what is at a place is what we put there, unchanged since."""
-        staged = Slot(self._staging, each.new_name)
+        staged = source_of(each, place, self._staging)
         if glance(staged) is not None and not same(place, staged):
             return False
         new = each.step.new
@@ -100,10 +102,20 @@ class Back:
             return place is None or glance(place) is None
         if is_directory(each.step.old):
             return place is not None and self._restore_directory(each, place, each.step.old)
+        if is_moved(each.step.old):
+            return place is not None and self._restore_aside(place, each.step.old)
         moved = Slot(self._staging, each.old_name)
         if glance(moved) is None:
             return place is not None and seen(place, each.step.old) is not None
         return self._restore_moved(each, place, moved)
+
+    def _restore_aside(self, place: Slot, old: Node) -> bool:
+        """Move back what was moved aside; if its place is taken by now, it stays where it is."""
+        saved = Slot(place.directory, old.content.rpartition(b"/")[2])
+        if seen(saved, old) is not None:
+            with contextlib.suppress(FileExistsError):
+                put(saved, place)
+        return seen(place, old) is not None
 
     def _restore_directory(self, each: Numbered, place: Slot, old: Node) -> bool:
         if glance(place) is None:
@@ -142,7 +154,7 @@ def put_beside(inside: Inside, each: Numbered, moved: Slot, suffix: bytes) -> No
     path = each.step.path
     while (place := inside.place(path)) is None:
         path = path.rpartition(b"/")[0]
-    name = each.step.path.rpartition(b"/")[2][:_LONGEST] + suffix
+    name = each.step.path.rpartition(b"/")[2][:LONGEST] + suffix
     try:
         put(moved, Slot(place.directory, name))
     except FileExistsError:

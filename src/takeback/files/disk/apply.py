@@ -18,9 +18,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ...errors import Conflict, Unsupported
-from ...model.tree import DIR, FILE, Node, decode, encode
+from ...model.tree import DIR, FILE, LINK, THERE, Node, decode, encode
 from . import _carry_out, _take_back
-from ._steps import Schedule, Step, check_id, check_steps, is_directory
+from ._steps import Numbered, Schedule, Step, check_id, check_steps, is_directory, is_moved
 from ._syscalls import (
     OWNER,
     PERMISSIONS,
@@ -89,10 +89,14 @@ class Changeset:
 
     def _fill(self, staging: int, fetch: Fetch, locked: dict[bytes, Node]) -> None:
         set_mode(staging, OWNER)
-        for step, _, name in Schedule(self._steps, {}).coming():
+        for step, _, name in self._made():
             assert step.new is not None
             create(Slot(staging, name), step.new, _pieces(fetch, step.new))
         _write_ready(staging, locked)
+
+    def _made(self) -> Iterator[Numbered]:
+        """Yield the steps in which something comes that is made for it."""
+        return (each for each in Schedule(self._steps, {}).coming() if not is_moved(each.step.new))
 
     def _locked(self, inside: Inside) -> dict[bytes, Node]:
         """Find directories that are not part of the change but too read-only for what has to change in them."""
@@ -124,7 +128,8 @@ class Changeset:
             appearing = {step.path for step in self._steps if is_directory(step.new) and not is_directory(step.old)}
             stamps = {step.path: _found(inside, step.path, step.old) for step in self._steps}
             astray = [step.path for step in self._steps if not _has_parent(inside, step.path, appearing)]
-        wrong = sorted({path for path, stamp in stamps.items() if stamp is None}.union(astray))
+            moved = [path for step in self._steps for path in _not_movable(inside, step)]
+        wrong = sorted({path for path, stamp in stamps.items() if stamp is None}.union(astray, moved))
         if wrong:
             raise conflict(wrong, "it has changed since")
         self._stamps = {path: stamp for path, stamp in stamps.items() if stamp is not None}
@@ -153,7 +158,7 @@ class Changeset:
         with directory(Slot(inside.root, self._staging)) as staging:
             names = {os.fsencode(name) for name in os.listdir(staging)}
             plan = _plan(self._steps, staging)
-            wanted = {_READY, *(each.new_name for each in Schedule(self._steps, {}).coming())}
+            wanted = {_READY, *(each.new_name for each in self._made())}
             if plan is None or names != wanted:
                 raise Conflict("the change was begun before or is partly staged; take it back, clean and stage it")
             yield staging, plan
@@ -208,7 +213,7 @@ class Changeset:
         for step, name, _ in Schedule(self._steps, {}).leaving():
             assert step.old is not None
             gone = _found(inside, step.path, None) or _found(inside, step.path, step.new)
-            if gone and not is_directory(step.old):
+            if gone and step.old.kind in THERE and not is_directory(step.old):
                 create(Slot(staging, name), step.old, _pieces(fetch, step.old))
 
     def clean(self) -> None:
@@ -234,7 +239,7 @@ class Changeset:
         with directory(Slot(inside.root, self._staging)) as staging:
             for each in Schedule(self._steps, {}).leaving():
                 moved = Slot(staging, each.old_name)
-                status = None if is_directory(each.step.old) else glance(moved)
+                status = glance(moved) if each.step.old is not None and each.step.old.kind in (FILE, LINK) else None
                 if status is None or status.st_nlink > 1:  # a hard link elsewhere still holds it
                     continue
                 if stamp(status).lasting != self._stamps[each.step.path].lasting:
@@ -251,6 +256,46 @@ def _found(inside: Inside, path: bytes, node: Node | None) -> Stamp | None:
     if node is None:
         return _NOTHING if place is None or glance(place) is None else None
     return None if place is None else seen(place, node)
+
+
+def _not_movable(inside: Inside, step: Step) -> Iterator[bytes]:
+    """Yield the names next to a path that are taken, or do not have what is to be moved back."""
+    for node, there in ((step.old, None), (step.new, step.new)):
+        if node is not None and is_moved(node) and _found(inside, node.content, there) is None:
+            yield node.content
+
+
+def identified(root: str | bytes, steps: Iterable[Step]) -> list[Step]:
+    """Return steps with the inodes of what they move aside or back, as it is on disk now."""
+    with Inside(root) as inside:
+        return [_identified(inside, step) for step in steps]
+
+
+def aside(steps: Iterable[Step]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the paths from or to which something is moved, each with the name next to it."""
+    for path, *nodes in steps:
+        yield from ((path, node.content) for node in nodes if node is not None and is_moved(node))
+
+
+def touched(steps: Sequence[Step]) -> list[bytes]:
+    """Return every path that steps change, with the names to or from which they move something."""
+    return [*(step.path for step in steps), *(name for _, name in aside(steps))]
+
+
+def _identified(inside: Inside, step: Step) -> Step:
+    path, old, new = step
+    if old is not None and is_moved(old):
+        old = old._replace(size=_inode(inside, path))
+    if new is not None and is_moved(new):
+        new = new._replace(size=_inode(inside, new.content))
+    return Step(path, old, new)
+
+
+def _inode(inside: Inside, path: bytes) -> int:
+    status = glance(inside.need(path))
+    if status is None:
+        raise conflict([path], "it has changed since")
+    return status.st_ino
 
 
 def _has_parent(inside: Inside, path: bytes, appearing: set[bytes]) -> bool:

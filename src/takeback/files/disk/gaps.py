@@ -7,6 +7,9 @@ import stat
 from ...model.tree import GAP, Node
 from .cache import Known
 
+OTHER_DEVICE, STORE, OPEN_STORE = "another file system", "the store itself", "a store that is open"
+FIXED = frozenset({OTHER_DEVICE, STORE, OPEN_STORE})  # what must not be moved, or cannot
+
 
 def gap(reason: str, *, is_dir: bool = False, again: bool = False) -> Known:
     """Return a gap; with ``again`` it is checked in every scan, since its reason may go away."""

@@ -44,6 +44,15 @@ def identity(path: str) -> str | None:
     return None if born is None else f"{found.st_dev}.{found.st_ino}.{born}"
 
 
+def which(path: str) -> tuple[int, int, str | None] | None:
+    """Return what distinguishes the directory at a path from any other one there; None if it is gone."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, identity(path)
+
+
 def _birth(path: str) -> str | None:
     """Ask Linux for the birth time, which ``os.stat`` leaves out."""
     if not sys.platform.startswith("linux"):

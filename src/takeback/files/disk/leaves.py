@@ -56,7 +56,7 @@ class Leaves:
         if ignore.is_ours(name):
             return None
         if any(path == own or path.startswith(f"{own}-") for own in self._not_here):
-            return gaps.gap("the store itself")
+            return gaps.gap(gaps.STORE)
         if ignore.is_repository(name):
             return gaps.gap(REPOSITORY)
         captured = captured or (known is not None and known[1].kind in (FILE, LINK))
@@ -72,7 +72,7 @@ class Leaves:
         except OSError as error:
             return gaps.unless_gone(error)
         except Unsupported:  # closing it would drop the locks of a store that this process has open
-            return gaps.gap("a store that is open", again=True)
+            return gaps.gap(gaps.OPEN_STORE, again=True)
 
     def _file(self, above: int, name: str, key: Stat, known: Known | None, keep: Keep) -> Known:
         size = key[0]

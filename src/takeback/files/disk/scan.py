@@ -81,21 +81,21 @@ class Scanner:
         self._linked: dict[str, int] = {}
         self._relinked = False
         self._watcher: Watcher | None = None
-        self._watches = self._times_tell and sys.platform == "linux"
+        self.can_watch = self._watches = self._times_tell and sys.platform == "linux"
         self._basis: tuple[int, bytes] = 0, b""  # the root's inode and the rules that reports cannot tell about
 
     # ------------------------------------------------------------------ scanning
 
-    def scan(self, keep: Keep, paths: Iterable[bytes] | None = None, *, everything: bool = False) -> Seen:
+    def scan(self, keep: Keep, paths: Iterable[bytes] | None = None) -> Seen:
         """Scan the workspace, or only some paths and what is below them; return the tree as it is now.
 
-        What the system reports as unchanged is passed over, unless ``everything`` is asked for.
+        What the system reports as unchanged is passed over.
         """
         descriptor = self._open()
         self._leaves.begin(sum(folder.size for folder in self.folders.values()))
         try:
             self._device = os.fstat(descriptor).st_dev
-            due = self._reported(descriptor) if paths is None and not everything else None
+            due = self._reported(descriptor) if paths is None else None
             if paths is not None and self._whole and not paths_.names_rules(paths := [*paths]):
                 self._scan_paths(descriptor, map(os.fsdecode, paths), keep)
             elif due is None or not self._scan_reported(descriptor, due, keep):
@@ -284,7 +284,7 @@ class Scanner:
         try:
             own = os.fstat(descriptor)
             if own.st_dev != self._device:
-                return gaps.gap("another file system", is_dir=True, again=True)
+                return gaps.gap(gaps.OTHER_DEVICE, is_dir=True, again=True)
             digest = self._scan_directory(descriptor, place, rules, keep, depth + 1)
         except OSError as error:
             self._forget(place)

@@ -1,9 +1,10 @@
 """Which paths of a workspace changed since the last scan, as Linux reports it through inotify.
 
 The system queues a report as the change happens, so reading the queue when a scan is due is enough: no thread, and
-nothing to do in between. Each directory is watched before it is listed, by its open descriptor, so whatever comes later
-is reported. A watch belongs to a directory, not to its path: one that was moved is watched at its new place as soon as
-it is scanned there. Any doubt - reports were lost, a limit of the system was reached - means that nothing is known.
+nothing to do in between. Who has nothing else to do can ``wait`` for a report. Each directory is watched before it is
+listed, by its open descriptor, so whatever comes later is reported. A watch belongs to a directory, not to its path:
+one that was moved is watched at its new place as soon as it is scanned there. Any doubt - reports were lost, a limit of
+the system was reached - means that nothing is known.
 
 Two kinds of changes are not reported: writes through a memory map that is still open, and writes through a hard link
 outside the workspace.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import select
 import struct
 import termios
 import weakref
@@ -71,6 +73,21 @@ class Watcher:
         if watch is not None and self._paths.get(watch) == path:
             del self._paths[watch]
             self._system.inotify_rm_watch(self._descriptor, watch)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still reports anything."""
+        return self._descriptor >= 0
+
+    def knows(self, path: str) -> bool:
+        """Whether a directory is watched under this path."""
+        return path in self._watches
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until something is reported, at most so long; whether something is."""
+        waiting = select.poll()
+        waiting.register(self._descriptor, select.POLLIN)
+        return bool(waiting.poll(seconds * 1000))
 
     def watches(self, paths: Collection[str]) -> bool:
         """Whether exactly these directories are watched."""

@@ -29,11 +29,12 @@ from .sessions import Listing, Sessions, Trash
 from .statuses import Statuses
 from .stores import Stores
 from .streams import Calls, Streams
+from .timelines import Timelines
 from .together import Approvals, Inboxes, SubAgents
 from .work import Attachments, Tools, Work
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
-_FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork)
+_FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
