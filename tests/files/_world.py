@@ -100,9 +100,6 @@ class Elsewhere:
 
 def _work_elsewhere(pipe: Any, file: str, session_id: str, leased: bool) -> None:
     """Do in another process what is asked for through a pipe."""
-    import faulthandler
-
-    faulthandler.dump_traceback_later(6, exit=False, file=open("/tmp/hang.txt", "w"))
     store, run = takeback.open(file, durability="relaxed"), None
     session = store.get_session(session_id)
     while True:

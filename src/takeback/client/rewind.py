@@ -208,7 +208,7 @@ class Rewind:
             wants=choice.wants,
             overwrite=choice.overwrites,
             was_aside=aside,
-            seen={*self._blame.by, *then.paths, *aside, *aside.values()},
+            seen={*self._blame.by, *then.paths, *aside, *aside.values()} if then.scan else None,
         )
 
     def _before_it(self, moment: Moment, trees: Trees) -> Root | None:

@@ -65,7 +65,7 @@ class Candidate(NamedTuple):
 
     def could(self, path: str, when: When | None) -> bool:
         """Whether it may have changed a path at a time."""
-        if self.paths is not None and not any(f"{path}/".startswith(f"{each}/") for each in self.paths):
+        if self.paths is not None and not any(_are_in_line(path, each) for each in self.paths):
             return False
         if when is None:
             return True
@@ -78,6 +78,11 @@ class Candidate(NamedTuple):
         if self.until_ms is None:
             return True
         return when is not None and when.last + SLACK_MS <= self.until_ms
+
+
+def _are_in_line(one: str, other: str) -> bool:
+    """Whether two paths are the same, or one is a directory above the other."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 class Candidates:

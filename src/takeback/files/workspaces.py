@@ -397,9 +397,8 @@ class CapturedDirectory:
         own = _changed_at(os.path.join(root, path))
         above = [_changed_at(os.path.join(root, each)) for each in preview.above_all(path)]
         times = [each for each in (*above, own) if each is not None]
-        if own is None and None not in above:
-            times.append(_changed_at(root) or 0)
-        return When(own or 0, max(times)) if times else None
+        latest = max(times) if times else _changed_at(root)
+        return None if latest is None else When(own or 0, latest)
 
     def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
         """Return what the last scan has to record for the next one."""
