@@ -614,10 +614,10 @@ class AsyncStore:
         """Load sessions from a ``jsonl`` export or a mirror directory; loading the same one again changes nothing.
 
         The input is checked first: if it is truncated, altered or forged this raises ``Corrupt`` and stores nothing.
-        Loaded sessions have no workspace, whatever the file says; with ``workspace`` those that had one get that one. A
-        name that is taken gets `` (2)`` appended. A session that is here already keeps its place and gets what is new.
-        One that was changed on both sides raises ``Conflict``, after everything else is loaded. ``progress`` is called
-        with the number of lines read.
+        Loaded sessions have no workspace, whatever the file says, and no directory gets its timeline from a file; with
+        ``workspace`` those that had one get that one. A name that is taken gets `` (2)`` appended. A session that is
+        here already keeps its place and gets what is new. One that was changed on both sides raises ``Conflict``, after
+        everything else is loaded. ``progress`` is called with the number of lines read.
         """
         return await self._portal.run(
             lambda: self._sync.load(path, workspace=workspace, dry_run=dry_run, progress=progress)

@@ -41,7 +41,7 @@ _WITH_ROWID = tuple(table.name for table in schema.TABLES if table.number or tab
 # ---------------------------------------------------------------------- the stores that are damaged
 
 
-def _first_part(store: takeback.Store) -> None:
+def _first_part(store: takeback.Store, place: Path) -> None:
     """Sessions, branches, operations, keys, a spilled message: some of everything."""
     talk = store.create_session("talk", title="A talk", workspace="w")
     for call, size in enumerate((10, 500, 3000, 40, 900), 1):
@@ -86,12 +86,27 @@ def _first_part(store: takeback.Store) -> None:
     gone.user("to the trash")
     store.delete_session(gone.id)
     _under_way(store)
+    _timeline(store, place)
     for number in range(3):
         store.checkpoint_agent("main", f"all {number}", description="of the agent")
         store.get_session("one of many 3").user(f"again {number}")
     store.checkpoint_agent("worker", type="automatic")
     other = store.scoped("other").create_session("elsewhere")
     other.append(*({"role": "user", "content": text} for text in compose("elsewhere", 1, [300] * 10)))
+
+
+def _timeline(store: takeback.Store, place: Path) -> None:
+    """Two sessions that change the files of one directory, and a rewind of these files."""
+    place.mkdir()
+    one, two = (store.create_session(f"files {number}", workspace=place) for number in (1, 2))
+    for number in range(8):
+        session = (one, two)[number % 2]
+        with session, session.tool("write"):
+            for name in range(number + 3):
+                (place / f"file {name}").write_text(f"{number}")
+    (place / "file 0").write_text("by hand")
+    first = [*store.workspace(place).timeline(limit=100)][-1]
+    store.workspace(place).preview_rewind(first, paths=["file 1"]).apply()
 
 
 def _under_way(store: takeback.Store) -> None:
@@ -125,14 +140,14 @@ def _second_part(store: takeback.Store) -> None:
 
 def _make_closed(path: Path) -> None:
     with takeback.open(path) as store:
-        _first_part(store)
+        _first_part(store, path.with_name("work"))
         _second_part(store)
 
 
 def _make_killed(path: Path) -> None:
     """Half of it in the file, half of it in the log of a process that was killed."""
     with takeback.open(path) as store:
-        _first_part(store)
+        _first_part(store, path.with_name("work"))
     _second_part(takeback.open(path))
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -140,7 +155,7 @@ def _make_killed(path: Path) -> None:
 def _make_young(path: Path) -> None:
     """Everything in the log: the store was never closed."""
     store = takeback.open(path)
-    _first_part(store)
+    _first_part(store, path.with_name("work"))
     _second_part(store)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -148,7 +163,7 @@ def _make_young(path: Path) -> None:
 def _make_recycled(path: Path) -> None:
     """A log that was folded into the file and begun again: frames of its earlier life lie behind the new ones."""
     store = takeback.open(path)
-    _first_part(store)
+    _first_part(store, path.with_name("work"))
     other = apsw.Connection(os.fspath(path))
     other.pragma("schema_version")
     frames, folded = other.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -256,6 +271,7 @@ def _session_questions(store: takeback.Store, session_id: str) -> Iterator[tuple
         return store.get_session(session_id)
 
     yield f"{session_id} fields", lambda: _session(get())
+    yield f"{session_id} timeline", lambda: _timeline_of(store, get().workspace)
     yield f"{session_id} messages", lambda: [_message(each) for each in get().iter_messages()]
     yield f"{session_id} last", lambda: [_message(each) for each in get().messages(limit=3)]
     yield f"{session_id} entries", lambda: [_plain(each) for each in get().entries()]
@@ -271,6 +287,10 @@ def _session_questions(store: takeback.Store, session_id: str) -> Iterator[tuple
     for at in (None, 0, 1, 7, 24):
         yield f"{session_id} stats {at}", lambda at=at: _stats(get(), at)
     yield f"{session_id} by id", lambda: _by_id(get())
+
+
+def _timeline_of(store: takeback.Store, place: str | None) -> Any:
+    return None if place is None else [_plain(scan) for scan in store.workspace(place).timeline(limit=100)]
 
 
 def _stats(session: takeback.Session, at: int | None) -> Any:

@@ -273,7 +273,7 @@ def test_roots_that_only_a_scan_or_an_operation_names_are_judged(store: Store, t
             timeline.add(tx, here, root, None, None, now_ms=now_ms)
         else:
             files = {"files": {"scan": ["", 1, root], "paths": []}}
-            operations.on_session(tx, row, "rewind", {}, now_ms=now_ms, beside=({}, files))
+            operations.on_session(tx, row, "rewind", {}, now_ms=now_ms, beside=operations.Beside(0, {}, files))
 
     store._write(name_it)
     problems = store.verify().problems

@@ -13,6 +13,7 @@ import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,32 @@ def build(path: Path) -> Path:
         store.checkpoint_agent("coder", "second", type="automatic")
         talk.user("behind the second")
         store.checkpoint_agent("coder", "third", type="recovery")
+        _add_timeline(store, path.parent / "work")
         last = store.create_session("last", agent="other")
         last.user("the end")
         last.tag("late")
     _add_files(path)
     return path
+
+
+def _add_timeline(store: takeback.Store, folder: Path) -> None:
+    """Let two sessions and a person change files, two rewinds take some of it back, and a third session be purged."""
+    folder.mkdir(exist_ok=True)
+    (folder / "kept").write_text("kept")
+    names = ("one", "other", "erased")
+    one, other, erased = (store.create_session(name, agent="coder", workspace=str(folder)) for name in names)
+    for session, name in ((one, "mine"), (other, "theirs"), (erased, "gone")):
+        with session, session.tool("write"):
+            (folder / name).write_text(name)
+    (folder / "gone").unlink()
+    (folder / "kept").write_text("by hand")
+    with one:
+        one.user("and on")
+    place = store.workspace(folder)
+    first = [*place.timeline(limit=100)][-1]
+    place.preview_rewind(first, paths=["theirs"]).apply()
+    store.undo(place.preview_rewind(first, paths=["mine"]).apply())
+    store.purge_session(erased)
 
 
 def _add_files(path: Path) -> None:
@@ -191,12 +213,15 @@ class Everything:
     def session(self, session: stream.SessionRecord, require: Callable[[], None]) -> dict[str, int]:
         return {}
 
+    def workspace(self, workspace: stream.WorkspaceRecord) -> int:
+        return 0
+
 
 # Columns that are local to a store, or that a store computes for itself.
 _LOCAL = {
     *("sid", "aid", "bid", "blob_id", "oid", "cid", "acid", "parent", "session", "agent", "branch", "updated", "rank"),
     *("calls", "depth", "jump", "jump_seq", "tip_seq", "tip_hash", "undoes", "undone_by", "checkpoint", "checksum"),
-    *("position", "branches", "fork"),
+    *("position", "branches", "fork", "wid", "owed", "over", "by", "authors"),
 }
 
 
@@ -211,6 +236,8 @@ def portable(record: Any) -> tuple[str, list[Any]]:
     said = {name: value for name, value in record.row._asdict().items() if name not in _LOCAL}
     if kind == "blob":
         said.pop("created_ms")  # when it was stored in this store
+    if kind == "operation":
+        said.pop("workspace")
     if kind == "inbox":
         said["key"] = bool(said["key"])
     if kind == "session" and said["hidden"] == 2:
@@ -227,7 +254,18 @@ def _beside(record: Any) -> Any:
         return record.doc, record.parent
     if isinstance(record, stream.BranchRecord):
         return record.parent
+    if isinstance(record, stream.WorkspaceRecord):
+        row, names = record.row, record.names
+        return [_by_names(row.owed, names), _by_names(row.over, names), _by_names(row.by.items(), names)]
+    if isinstance(record, stream.ScanRecord):
+        authors = [(kind, _by_names(who, record.names)) for kind, who in record.row.authors]
+        touched = sorted((each.path, each.author, each.action) for each in record.touched)
+        return record.workspace, record.names.get(record.row.session), authors, touched
     return [value for value in record[1:] if isinstance(value, str)]
+
+
+def _by_names(said: Any, names: dict[int, str]) -> list[Any]:
+    return [(names.get(sid), about) for sid, about in said]
 
 
 def _all_columns(database: apsw.Connection, table: str) -> str:
@@ -363,7 +401,11 @@ def _e(seq: int, branch: int = 1) -> str:
 
 _LAST = "key = (SELECT max(key) FROM entry WHERE key >> 32 = 1)"
 _SPILLED = "blob_id = (SELECT blob_id FROM blob ORDER BY size DESC LIMIT 1)"
-_ATTACHED = "blob_id = (SELECT blob_id FROM blob ORDER BY size LIMIT 1)"
+_TEXT = sha256(b"attached " * 9).hexdigest()
+_ATTACHED = f"blob_id = (SELECT blob_id FROM blob WHERE hash = '{_TEXT}')"
+_SEEN = "blob_id = (SELECT blob_id FROM blob WHERE hash = (SELECT root FROM scan WHERE n = 3))"
+_HELD = "blob_id = (SELECT blob_id FROM blob WHERE hash = '" + sha256(b"theirs").hexdigest() + "')"
+_TIMELINE = {"workspace": 1, "scan": 8, "operation": 3}
 _ENTRY = {"entry": 1, "lost": 1}
 _KEY = {"idempotency": 1}
 _POINT = {"checkpoint": 1, **_KEY}  # the key of the call that made it goes with it
@@ -529,8 +571,16 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "operation missing in the middle": (_drop("operation", "oid = 3"), {"missing"}, {"operation": 3}),
     "last operation missing": (_drop("operation", "kind = 'tag'"), {"missing"}, {"operation": 1}),
     "operation unreadable": (_forge("operation", "oid = 2", "before = x'5b'"), {"operation"}, {"operation": 1}),
-    "undo of nothing": (_forge("operation", "kind = 'undo'", "undoes = 99"), {"operation"}, {"operation": 2}),
-    "undone by nothing": (_forge("operation", "undone_by > 0", "undone_by = 1"), {"operation"}, {"operation": 2}),
+    "undo of nothing": (
+        _forge("operation", "kind = 'undo' AND session > 0", "undoes = 99"),
+        {"operation"},
+        {"operation": 2},
+    ),
+    "undone by nothing": (
+        _forge("operation", "undone_by > 0 AND session > 0", "undone_by = 1"),
+        {"operation"},
+        {"operation": 2},
+    ),
     "idempotency key changed": (
         _flip("idempotency", "ikey = 'once'", "last_seq = 3"),
         {"idempotency"},
@@ -580,9 +630,9 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     ),
     "last call of a session forged": (_forge_packed("session", "sid = 1", call_seq=_plus(-1)), {"session"}, {}),
     "oldest open call of a session forged": (_forge_packed("session", "sid = 6", open_seq=0), {"session"}, {}),
-    "link missing": (_drop("link", "key > 0 AND hash = (SELECT hash FROM blob ORDER BY size LIMIT 1)"), {"link"}, {}),
+    "link missing": (_drop("link", f"hash = '{_TEXT}'"), {"link"}, {}),
     "link changed": (
-        _flip("link", "hash = (SELECT hash FROM blob ORDER BY size LIMIT 1)", "chk = chk + 1"),
+        _flip("link", f"hash = '{_TEXT}'", "chk = chk + 1"),
         {"link"},
         {},
     ),
@@ -660,12 +710,12 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     ),
     "directory seen changed": (_flip("seen", "place = 'w'", "doc = x'7b'"), {"seen"}, {"seen": 1}),
     "sweeps of contents changed": (_flip("seen", "place = ''", "doc = x'7b'"), {"seen"}, {"seen": 1}),
-    "change of files changed": (_flip("journal", "1", "steps = x'5b'"), {"journal"}, {"journal": 1}),
-    "change of files of nobody": (_forge("journal", "1", "session = 99"), {"journal"}, {"journal": 1}),
-    "change of files by nobody": (_forge("journal", "1", "holder = x'5b'"), {"journal"}, {"journal": 1}),
-    "lease changed": (_flip("lease", "1", "token = token + 1"), {"lease"}, {"lease": 1}),
+    "change of files changed": (_flip("journal", "place = 'w'", "steps = x'5b'"), {"journal"}, {"journal": 1}),
+    "change of files of nobody": (_forge("journal", "place = 'w'", "session = 99"), {"journal"}, {"journal": 1}),
+    "change of files by nobody": (_forge("journal", "place = 'w'", "holder = x'5b'"), {"journal"}, {"journal": 1}),
+    "lease changed": (_flip("lease", "holder IS NOT NULL", "token = token + 1"), {"lease"}, {"lease": 1}),
     "lease of nobody": (_insert("lease", "", 99, 1, None, 0, 0, 0), {"lease"}, {}),
-    "holder of a lease unreadable": (_forge("lease", "1", "holder = x'5b'"), {"lease"}, {"lease": 1}),
+    "holder of a lease unreadable": (_forge("lease", "holder IS NOT NULL", "holder = x'5b'"), {"lease"}, {"lease": 1}),
     "stream changed": (_flip("stream", "1", "seq = seq + 1"), {"stream"}, {"stream": 1, "delta": 3, "detail": 1}),
     "stream on no branch": (_forge("stream", "1", "branch = 99"), {"stream"}, {"stream": 1, "delta": 3, "detail": 1}),
     "stream about nothing": (
@@ -704,6 +754,67 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "change of nobody": (_forge("feed", "pos = 9", "session = 99"), {"missing"}, {}),
     "last change missing": (_drop("feed", "pos = (SELECT max(pos) FROM feed)"), {"feed"}, {"feed": 1}),
     "schema record changed": (_flip("migration", "version = 1", "chk = chk + 1"), {"migration"}, {}),
+    "workspace missing": (_drop("workspace", "wid = 1"), {"scan"}, _TIMELINE),
+    "directory of a workspace changed": (_flip("workspace", "wid = 1", "path = '/elsewhere'"), {"workspace"}, {}),
+    "directory of a workspace destroyed": (
+        _flip("workspace", "wid = 1", "path = '/elsewhere', machine = 'x'"),
+        {"workspace"},
+        _TIMELINE,
+    ),
+    "id of a workspace forged": (_forge("workspace", "wid = 1", "uid = '../x'"), {"workspace"}, _TIMELINE),
+    "last scan of a workspace forged": (
+        _forge_packed("workspace", "wid = 1", tip=_plus(1)),
+        {"workspace"},
+        {"workspace": 1},
+    ),
+    "files of a workspace forged": (_forge_packed("workspace", "wid = 1", root="0" * 64), {"workspace"}, {}),
+    "missing scans of a workspace forged": (_forge_packed("workspace", "wid = 1", missing=1), {"workspace"}, {}),
+    "calls owed in a workspace unreadable": (
+        _forge_packed("workspace", "wid = 1", owed="x", over=[["x", 1]]),
+        {"workspace"},
+        {"workspace": 1},
+    ),
+    "scan missing": (_drop("scan", "n = 3"), {"workspace"}, {"workspace": 1, "scan": 1}),
+    "last scan missing": (_drop("scan", "n = (SELECT max(n) FROM scan)"), {"workspace"}, {"workspace": 1, "scan": 1}),
+    "scan changed": (_flip_packed("scan", "n = 3", authors=[]), {"scan"}, {"workspace": 1, "scan": 1}),
+    "session of a scan changed": (_flip("scan", "n = 3", "session = 9"), {"scan"}, {}),
+    "files of a scan forged": (_forge("scan", "n = 3", "root = hex(zeroblob(32))"), {"scan"}, {"scan": 1}),
+    "who made the changes of a scan forged": (
+        _forge_packed("scan", "n = 3", authors=[["nobody", []]]),
+        {"scan"},
+        {"workspace": 1, "scan": 1},
+    ),
+    "who made the changes of a scan unreadable": (
+        _forge_packed("scan", "n = 3", authors=[["calls", "x"]]),
+        {"scan"},
+        {"workspace": 1, "scan": 1},
+    ),
+    "who made the changes of a scan not said": (
+        _forge_packed("scan", "n = 3", authors=[]),
+        {"scan"},
+        {"workspace": 1, "scan": 1},
+    ),
+    "scan that goes back to a later one": (
+        _forge_packed("scan", "n = 3", as_of=9),
+        {"scan"},
+        {"workspace": 1, "scan": 1},
+    ),
+    "scan of no workspace": (_insert("scan", "", 9, 1, 7, 0, None, "", 0, 0, 0, "", 0, "", []), {"scan"}, {}),
+    "changed path missing": (_drop("touched", "n = 3"), {"scan"}, {"scan": 1}),
+    "changed path changed": (_flip("touched", "n = 3", "path = x'61', action = 'x'"), {"touched"}, {"scan": 1}),
+    "changed path outside": (_forge("touched", "n = 3", "path = CAST('../x' AS BLOB)"), {"touched"}, {"scan": 1}),
+    "author of a changed path forged": (_forge("touched", "n = 3", "author = 7"), {"touched"}, {"scan": 1}),
+    "changed path of no scan": (_insert("touched", "", 1, b"x", 99, 0, "create"), {"touched"}, {}),
+    "root of a scan missing": (
+        _all(_drop("chunk", _SEEN), _drop("blob", _SEEN)),
+        {"scan"},
+        {"scan": 1, "blob": 1, "chunk": 1, "lost": 2},
+    ),
+    "content of a file of a scan missing": (
+        _all(_drop("chunk", _HELD), _drop("blob", _HELD)),
+        {"snapshot"},
+        {"scan": 8, "blob": 1, "chunk": 1, "lost": 8},
+    ),
     "another record of the store changed": (
         _all(_insert("meta", "more", b"x"), _flip("meta", "name = 'more'", "value = x'79'")),
         {"meta"},

@@ -268,12 +268,14 @@ def test_absent_unreadable_and_damaged_are_different_answers(tmp_path: Path) -> 
 @pytest.mark.defect("S0-5", "S4-24")
 def test_an_append_does_not_rewrite_what_is_there(tmp_path: Path) -> None:
     with takeback.open(tmp_path / "s.db") as store:
-        session = store.create_session()
+        session = store.create_session("long")
         session.user("big", attachments=[os.urandom(2_000_000)])
         session.append(*({"role": "user", "content": "x" * 500} for _ in range(2000)))
-        wal = tmp_path / "s.db-wal"
+    with takeback.open(tmp_path / "s.db") as store:  # again: closing moved all of it out of the log
+        session = store.get_session("long")
         for _ in range(10):  # by then the log has its full length
             session.user("x" * 500)
+        wal = tmp_path / "s.db-wal"
         before = store.stats().total_bytes
         for _ in range(20):
             session.user("x" * 500)

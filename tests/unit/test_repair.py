@@ -35,6 +35,8 @@ KINDS = {
     "checkpoint": "checkpoint",
     "operation": "operation",
     "idempotency": "key",
+    "workspace": "workspace",
+    **dict.fromkeys(("scan", "touched"), "scan"),
     "agent_checkpoint": "agentpoint",
     "pin": "agentpoint",
     **dict.fromkeys(("lease", "stream", "delta", "inbox", "journal"), ""),

@@ -45,6 +45,8 @@ def of_store(store: Store) -> Iterator[tuple[str, Callable[[], Any]]]:
     yield "checkpoints", lambda: [store.list_checkpoints(agent.id) for agent in store.list_agents(limit=100)]
     yield "stats", store.stats
     yield "events", lambda: list(store.events())
+    for place in {session.workspace for session in store.iter_sessions(archived=None)} - {None}:
+        yield "timeline", lambda place=place: store.workspace(place).timeline(limit=100)
 
 
 def refused(found: Iterator[tuple[str, Callable[[], Any]]], *, lost: bool) -> list[str]:

@@ -9,12 +9,21 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from _damages import DAMAGES, build, damaged, rot, rows_of  # noqa: F401
 
 import takeback
+from takeback.files import roots, snapshots, timeline
+from takeback.files.roots import Root
+from takeback.files.snapshots import StoredScan
+from takeback.files.timeline import DirectoryAt
+from takeback.model import tree
+from takeback.model.tree import Node
+from takeback.ops import blobs
+from takeback.storage.base import Tx
 from takeback.testing.contract.base import die
 
 pytestmark = [pytest.mark.promise("R12"), pytest.mark.feature("F5")]
@@ -173,9 +182,29 @@ def _live(session: takeback.Session, rng: random.Random) -> None:
         session.spawn("a task", label=f"label {rng.randrange(4)}")
 
 
+def _scan(session: takeback.Session, rng: random.Random) -> None:
+    """Record a scan of a directory that all sessions share, as if a tool had changed it."""
+    store, contents = session._store, [rng.choice(("a", "b", "c")).encode() for _ in range(rng.randrange(4))]
+    held = {b"file %d" % at: Node(tree.FILE, 0o644, 1, sha256(each).digest()) for at, each in enumerate(contents)}
+    top = tree.encode(held)
+    root = roots.encode(Root(sha256(top).digest(), len(contents), [], 0))
+    packed = [blobs.Packed(sha256(each).hexdigest(), len(each), blobs.pack(each)) for each in (*contents, top, root)]
+    place, now_ms = DirectoryAt("a machine", "/a directory"), store._clock.now_ms()
+
+    def record(tx: Tx) -> None:
+        blobs.put_many(tx, store.scope, packed, now_ms=now_ms)
+        here, count = timeline.find(tx, store.scope, place), snapshots.sweeps(tx, store.scope)
+        who = rng.choice(("calls", "outside", "session", None))
+        taken = StoredScan(sha256(root).hexdigest(), count, place, here.tip if here else 0, who, ("c1",))
+        snapshots.record(tx, store.scope, session.id, taken, now_ms=now_ms)
+
+    store._write(record)
+
+
 _ACTIONS = (
     *(_say, _say, _say, _keyed, _named_message, _attach, _spill, _run_tool, _call_and_answer, _gemini, _anthropic),
     *(_work, _work, _work, _keep, _move, _move, _label, _undo, _go_back, _live, _live),
+    *(_scan, _scan),
 )
 
 

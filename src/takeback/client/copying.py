@@ -55,11 +55,13 @@ def copy(
     source read-only. What is already there is not copied again: call again after an interruption to continue, or later
     to bring over what is new. A session appears once it is complete and each of its hashes was recomputed. A session
     that was changed in both stores, or whose name is taken, raises ``Conflict``, once everything else is copied; damage
-    in the source raises ``Corrupt``. Leases, unfinished answers and unreceived messages stay behind.
+    in the source raises ``Corrupt``. Leases, unfinished answers and unreceived messages stay behind. A timeline of a
+    workspace that went on in both stores stays as it is in each, and ``left_out`` says so.
 
     With ``sessions`` (handles or ids in the source's scope) only those are copied, with their sub-agents unless
     ``subagents`` is False, and with what they depend on: the sessions they were forked from, those above them, their
-    agents. An agent that differs in the destination stays as it is there, and ``left_out`` says so.
+    agents, and the scans of workspaces that were made for them. An agent that differs in the destination stays as it is
+    there, and ``left_out`` says so.
     """
     wanted = None if sessions is None else [_session_id(each) for each in arguments.many(sessions, what="sessions")]
     arguments.flag(subagents, what="subagents")

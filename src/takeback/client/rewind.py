@@ -193,12 +193,11 @@ class Rewind:
 
     def _planned(self, moment: Moment, trees: Trees, now: bytes, then: Then) -> FilePlan:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
-        choice = self._choice
-        asked = attribution.Question(then.workspace, then.scan, now, then.claim, then.own, then.fork)
+        wanted, choice = trees.root(then.root).tree, self._choice
+        asked = attribution.Question(then.workspace, then.scan, now, wanted, then.claim, then.own, then.fork)
         if self._place is not None and self._left is None:
             asked = asked._replace(when=self._place.when)
         self._blame = moment.read(attribution.blame, trees.load, asked)
-        wanted = trees.root(then.root).tree
         self._require_known(trees, now, wanted)
         yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
         aside = {os.fsencode(path): os.fsencode(name) for path, name in then.aside.items()}

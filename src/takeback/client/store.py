@@ -22,7 +22,6 @@ from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
 from .session import Session
 from .store_checkpoints import StoreCheckpoints
-from .workspace import Workspace
 
 if TYPE_CHECKING:
     from ..model.copied import Copying
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ..model.report import Repaired, Report
     from ..tables.files import WorkspaceRow
     from .points import Point
+    from .workspace import Workspace
 
 _FEED_PAGE = 500
 _LOOK_SECONDS = 0.5
@@ -163,6 +163,8 @@ class Store(StoreCheckpoints):
 
     def workspace(self, path: str | PathLike[str]) -> Workspace:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""
+        from .workspace import Workspace
+
         return Workspace(self, path)
 
     # ------------------------------------------------------------------ the whole store
@@ -284,10 +286,10 @@ class Store(StoreCheckpoints):
         """Load sessions from a ``jsonl`` export or a mirror directory; loading the same one again changes nothing.
 
         The input is checked first: if it is truncated, altered or forged this raises ``Corrupt`` and stores nothing.
-        Loaded sessions have no workspace, whatever the file says; with ``workspace`` those that had one get that one. A
-        name that is taken gets `` (2)`` appended. A session that is here already keeps its place and gets what is new.
-        One that was changed on both sides raises ``Conflict``, after everything else is loaded. ``progress`` is called
-        with the number of lines read.
+        Loaded sessions have no workspace, whatever the file says, and no directory gets its timeline from a file; with
+        ``workspace`` those that had one get that one. A name that is taken gets `` (2)`` appended. A session that is
+        here already keeps its place and gets what is new. One that was changed on both sides raises ``Conflict``, after
+        everything else is loaded. ``progress`` is called with the number of lines read.
         """
         from . import exchange
 

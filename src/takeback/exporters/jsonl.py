@@ -94,6 +94,9 @@ class _Nothing:
         require()
         return {}
 
+    def workspace(self, workspace: records.WorkspaceRecord) -> int | None:
+        return 0
+
 
 def _told(found: Iterator[Record], total: int, progress: Progress | None) -> Iterator[Record]:
     """Yield records, and report progress after every session and page of entries."""

@@ -16,7 +16,7 @@ from ..model.tree import Load
 from ..ops import log, sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
-from ..tables.files import TOUCHED, TouchedRow, WorkspaceRow
+from ..tables.files import TOUCHED, ScanRow, TouchedRow, WorkspaceRow
 from . import authors, candidates, roots, timeline
 from .authors import CALLS, OUTSIDE, RESTORE, SESSION, START, TURN, UNCLEAR, Author, Authors
 from .candidates import Claim, When
@@ -59,12 +59,13 @@ class Question(NamedTuple):
     """What is asked of a timeline: who changed what behind a scan, up to the tree that is on disk ``now``.
 
     ``own`` are the families that are taken back; None takes back everybody, whoever it was. What happened on the path
-    of a ``fork`` before it was one is its own, too.
+    of a ``fork`` before it was one is its own, too. ``wanted`` is the tree to go back to.
     """
 
     workspace: WorkspaceRow
     since: int
     now: bytes
+    wanted: bytes
     claim: Claim | None
     own: Collection[int] | None
     fork: SessionRow | None = None
@@ -98,15 +99,45 @@ def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
         last = roots.read(tx, workspace.scope, workspace.root).tree
         for each in timeline.real(tree.differences(load, last, asked.now)):
             yield _Change(each.path, judged.of(each, asked.when(each.path)), _NOW, turn, ("", 0), 0, None)
-    rows = TOUCHED.all(tx, TOUCHED_SINCE, (workspace.scope, workspace.wid, asked.since))
     touched = dict[int, list[TouchedRow]]()
-    for row in rows:
+    for row in TOUCHED.all(tx, TOUCHED_SINCE, (workspace.scope, workspace.wid, asked.since)):
         touched.setdefault(row.n, []).append(row)
+    newer = _Newer(load, workspace.tip + 1, asked.now, None)
     for scan in timeline.since(tx, workspace, asked.since):
         given, after = authors.of_scan(scan), None if scan.root is None else roots.read(tx, scan.scope, scan.root).tree
+        if after is not None:
+            yield from newer.unknown(scan.n, after)
+            newer = _Newer(load, scan.n, after, after)
+        newer.pass_over(scan)
         for path, number, _ in timeline.changes_of(tx, load, workspace, scan, touched.get(scan.n, ())):
-            place = scan.branch, scan.seq
-            yield _Change(path, given[number], scan.n, scan.turn, place, scan.as_of, after)
+            newer.listed.add(path)
+            yield _Change(path, given[number], scan.n, scan.turn, (scan.branch, scan.seq), scan.as_of, after)
+    yield from newer.unknown(asked.since, asked.wanted)
+
+
+class _Newer:
+    """The newer one of two good scans, to find what scans between them saw that is not known here.
+
+    They were purged, or are in another store. Whatever differs and nobody lists was changed by somebody unknown.
+    """
+
+    def __init__(self, load: Load, n: int, held: bytes, after: bytes | None) -> None:
+        self._load, self._n, self._held, self._after = load, n, held, after
+        self._known, self._lacks = n, False
+        self.listed = set[bytes]()
+
+    def pass_over(self, scan: ScanRow) -> None:
+        """Take note of this scan, or of one before it that found no files."""
+        self._lacks |= bool(scan.lacks) or scan.n < self._known - 1
+        self._known = scan.n
+
+    def unknown(self, n: int, held: bytes) -> Iterator[_Change]:
+        """Yield the paths that changed since an older scan with these files by nobody knows whose doing."""
+        if n == self._known - 1 and not self._lacks:
+            return
+        for each in timeline.real(tree.differences(self._load, held, self._held)):
+            if each.path not in self.listed:
+                yield _Change(each.path, Author(UNCLEAR), self._n, 0, ("", 0), 0, self._after)
 
 
 class _Earlier:

@@ -32,6 +32,7 @@ OF_PATH = "WHERE scope = ? AND wid = ? AND path = ? AND n < ? ORDER BY n DESC LI
 CALLS, TURN, SESSION, OUTSIDE, UNCLEAR, START, RESTORE = (
     *("calls", "turn", "session", "outside", "unclear", "start", "restore"),
 )
+KINDS = (CALLS, TURN, SESSION, OUTSIDE, UNCLEAR, START, RESTORE)
 MOST_OVER = 256  # calls that are remembered to have ended
 
 

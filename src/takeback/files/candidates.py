@@ -96,7 +96,7 @@ class Candidates:
         """Yield what a session says itself: the calls that run through its handle, or that it worked without any."""
         for call_id in claim.calls:
             found = calls.newest(self._tx, claim.session, call_id)
-            one = self._call(claim.session, found, call_id)
+            one = self._call(claim.session, found, call_id)._replace(since_ms=0)  # whoever scans knows better
             if claim.until_ms is not None:
                 key = None if found is None else (claim.session.sid, call_id, found.marks.start)
                 one = one._replace(until_ms=claim.until_ms, ended=claim.exact, over=key)

@@ -32,10 +32,10 @@ from .disk.identity import identity
 
 AT = f"WHERE scope = ? AND machine = ? AND path = ?{LOCK}"
 SAME = f"WHERE scope = ? AND machine = ? AND identity = ? AND identity <> ''{LOCK}"
-OF_SESSION = "INDEXED BY scan_session WHERE scope = ? AND session = ? AND session > 0"
 IN_SCAN = "INDEXED BY touched_scan WHERE scope = ? AND wid = ? AND n = ?"
 BY_UID = "WHERE scope = ? AND uid = ?"
 SINCE = "WHERE scope = ? AND wid = ? AND n > ? ORDER BY n DESC"
+BETWEEN = "WHERE scope = ? AND wid = ? AND n > ? AND n < ?"
 GOOD = "WHERE scope = ? AND wid = ? AND n < ? AND root IS NOT NULL ORDER BY n DESC LIMIT 1"
 BEFORE = "WHERE scope = ? AND wid = ? AND at_ms <= ? AND root IS NOT NULL ORDER BY at_ms DESC, n DESC LIMIT 1"
 PAGE = "WHERE scope = ? AND wid = ? AND n < ? AND at_ms >= ? ORDER BY n DESC LIMIT ?"
@@ -101,6 +101,29 @@ def before(tx: Tx, workspace: WorkspaceRow, at_ms: int) -> ScanRow | None:
 def good_before(tx: Tx, workspace: WorkspaceRow, n: int) -> ScanRow | None:
     """Return the last good scan before one, or None."""
     return SCAN.one(tx, GOOD, (workspace.scope, workspace.wid, n))
+
+
+def standing(tx: Tx, workspace: WorkspaceRow) -> str:
+    """Return what a workspace is known to hold: what its last good scan found; empty if there is none.
+
+    It is empty, too, where a scan behind that one was purged or is not here: what that one saw is not known any more.
+    """
+    last = good_before(tx, workspace, workspace.tip + 1)
+    if last is None or last.root is None:
+        return ""
+    return "" if is_unknown(tx, workspace, last.n, workspace.tip + 1) else last.root
+
+
+def is_unknown(tx: Tx, workspace: WorkspaceRow, low: int, high: int) -> bool:
+    """Whether something of what scans between two numbers found is not known here."""
+    found = SCAN.all(tx, BETWEEN, (workspace.scope, workspace.wid, low, high))
+    return len(found) < high - low - 1 or any(scan.lacks for scan in found)
+
+
+def is_vague(tx: Tx, workspace: WorkspaceRow, scan: ScanRow) -> bool:
+    """Whether it cannot be told what a scan with very many changes found: not all is known of the ones before it."""
+    earlier = good_before(tx, workspace, scan.n) if scan.bulk else None
+    return earlier is not None and is_unknown(tx, workspace, earlier.n, scan.n)
 
 
 def touched_by(tx: Tx, scope: str, uid: str, n: int, sid: int) -> set[bytes] | None:
@@ -183,7 +206,7 @@ def changes_of(
         yield from ((row.path, row.author, row.action) for row in rows)
         return
     earlier = good_before(tx, workspace, scan.n)
-    if earlier is None or earlier.root is None or scan.root is None:
+    if earlier is None or earlier.root is None or scan.root is None or is_vague(tx, workspace, scan):
         return
     old, new = (roots.read(tx, workspace.scope, each).tree for each in (earlier.root, scan.root))
     yield from ((each.path, 0, preview.action(each)) for each in real(tree.differences(load, old, new)))
@@ -235,27 +258,24 @@ def add(
     n = workspace.tip + 1
     found = [] if changed is None else [*islice(real(changed), _MOST + 1)]
     bulk = changed is None or len(found) > _MOST
-    judged = Authors(tx, workspace, claim)
+    judged, listed = Authors(tx, workspace, claim), list[TouchedRow]()
     _require_known(judged, gone)
     if not workspace.root:
         given = [Author(START)]
     elif bulk:
         given = [judged.of_all()]
-        TOUCHED.put(tx, TouchedRow(workspace.scope, workspace.wid, WHOLE, n, 0, ""))
+        listed = [TouchedRow(workspace.scope, workspace.wid, WHOLE, n, 0, "")]
     else:
         touched = [(each, judged.of(each, when(each.path))) for each in found]
         given = [*dict.fromkeys(author for _, author in touched)] or [judged.of_all()]
         number = {author: at for at, author in enumerate(given)}
-        TOUCHED.put_many(
-            tx,
-            [
-                TouchedRow(workspace.scope, workspace.wid, each.path, n, number[author], preview.action(each))
-                for each, author in touched
-            ],
-        )
-    row = SCAN.put(tx, _row(workspace, n, root, None if claim is None else claim.session, now_ms, given, bulk=bulk))
+        listed = [
+            TouchedRow(workspace.scope, workspace.wid, each.path, n, number[author], preview.action(each))
+            for each, author in touched
+        ]
+    row = _row(workspace, n, root, None if claim is None else claim.session, now_ms, given, bulk=bulk)
     over = judged.over() if whole else known.over
-    return _stored(tx, workspace, known._replace(tip=n, root=root, owed=owed, over=over)), row
+    return _stored(tx, workspace, known._replace(tip=n, root=root, owed=owed, over=over)), _put(tx, row, listed)
 
 
 def _require_known(judged: Authors, known: Collection[tuple[object, ...]]) -> None:
@@ -264,6 +284,11 @@ def _require_known(judged: Authors, known: Collection[tuple[object, ...]]) -> No
         error = Behind()
         error.gone = frozenset(found)
         raise error
+
+
+def _put(tx: Tx, row: ScanRow, touched: Sequence[TouchedRow]) -> ScanRow:
+    TOUCHED.put_many(tx, touched)
+    return SCAN.put(tx, row._replace(changed=len(touched)))
 
 
 def restored(
@@ -282,9 +307,9 @@ def restored(
         return workspace, None
     n, scope, wid = workspace.tip + 1, workspace.scope, workspace.wid
     who = () if session is None else ((session.sid, ()),)
-    TOUCHED.put_many(tx, [TouchedRow(scope, wid, each.path, n, 0, preview.action(each)) for each in paths])
+    touched = [TouchedRow(scope, wid, each.path, n, 0, preview.action(each)) for each in paths]
     row = _row(workspace, n, root, session, now_ms, [Author(RESTORE, who)], as_of=as_of, operation=operation)
-    return _stored(tx, workspace, workspace._replace(tip=n, root=root)), SCAN.put(tx, row)
+    return _stored(tx, workspace, workspace._replace(tip=n, root=root)), _put(tx, row, touched)
 
 
 def _row(
@@ -374,23 +399,6 @@ def _stored(tx: Tx, old: WorkspaceRow, new: WorkspaceRow) -> WorkspaceRow:
     if new != old:
         WORKSPACE.update(tx, old, new)
     return new
-
-
-def forget_session(tx: Tx, session: SessionRow) -> set[str]:
-    """Forget what a session saw of its workspaces, and which paths it changed; return the roots of its scans.
-
-    A scan keeps its number, its time and that a session which is gone made it. The newest scan of a workspace stays
-    whole: it is what is there now.
-    """
-    found = set[str]()
-    for scan in SCAN.all(tx, OF_SESSION, (session.scope, session.sid)):
-        workspace = WORKSPACE.get_locked(tx, scan.scope, scan.wid)
-        for row in TOUCHED.all(tx, IN_SCAN, (scan.scope, scan.wid, scan.n)):
-            TOUCHED.delete(tx, row.scope, row.wid, row.path, row.n)
-        if scan.root is not None and (workspace is None or workspace.tip != scan.n):
-            found.add(scan.root)
-            SCAN.update(tx, scan, scan._replace(root=None, why="purged"))
-    return found
 
 
 def real(changed: Iterable[Difference]) -> Iterator[Difference]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..files import timeline
+from ..files import timeline_purge
 from ..ids import new_id
 from ..model.entry import GENESIS
 from ..model.purge import Purged
@@ -65,7 +65,7 @@ def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: i
             roots |= set(scalars(tx, ROOTS, _behind(branch, need)))
             gone += drop(tx, branch, need)
             kept += max(0, need - branch.fork_seq)
-        roots |= timeline.forget_session(tx, session)
+        roots |= timeline_purge.forget_session(tx, session)
         if session.hidden < 2:
             blank(tx, session, now_ms)
     erased = sweep.drop(tx, scope, hashes, roots)

@@ -8,15 +8,17 @@ visible agents with one id are a conflict, unless they say the same.
 from __future__ import annotations
 
 from .. import codec
-from ..errors import Conflict, Invalid
-from ..ops import agents, feed
+from ..errors import Conflict, Corrupt, Invalid
+from ..ops import agent_checkpoints, agent_totals, agents, branches, feed, sessions
+from ..ops.verify.agents import place_fault
 from ..ops.verify.base import Read
 from ..storage.base import LOCK, Tx, scalar
-from ..tables.agents import AGENT, VERSION, AgentRow, VersionRow
+from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, VERSION, AgentCheckpointRow, AgentRow, PinRow, VersionRow
 from ..tables.sessions import PURGED
 from .as_of import AGAIN, OPERATION_ID, OPERATIONS, tally
-from .stream import AgentRecord
+from .stream import AgentPoint, AgentRecord, Pin
 
+NEWEST_POINT = "WHERE scope = ? AND agent = ? ORDER BY acid DESC LIMIT 1"
 POINTS = "SELECT 1 FROM agent_checkpoint WHERE scope = ? AND agent = ? LIMIT 1"
 ORDINAL = "SELECT count(*) FROM agent WHERE scope = ? AND id = ? AND created_ms = ? AND aid < ?"
 TWIN = f"WHERE scope = ? AND id = ? AND created_ms = ? ORDER BY aid LIMIT 1 OFFSET ?{LOCK}"
@@ -163,3 +165,54 @@ def finish(tx: Tx, agent: AgentRecord) -> int:
         AGENT.update(tx, there, there._replace(hidden=PURGED))
     AGENT.update(tx, twin, mine._replace(aid=twin.aid))
     return 1
+
+
+# ---------------------------------------------------------------------- checkpoints
+
+
+def put_point(tx: Tx, point: AgentPoint) -> str:
+    """Write a checkpoint of an agent behind the one that came before it; return why it is left out, if it is.
+
+    Its checks are those of this store.
+    """
+    row = point.row
+    aid = number(tx, row.scope, point.agent, itself=True)
+    before = AGENT_CHECKPOINT.one(tx, NEWEST_POINT, (row.scope, aid))
+    if AGENT_CHECKPOINT.one(tx, "WHERE scope = ? AND id = ?", (row.scope, row.id)) is not None:
+        return ""
+    said = f"checkpoint {row.name!r} of agent {point.agent.split('.', 2)[2]!r}"
+    if not aid:
+        return f"{said}: that agent is not in the destination"
+    if (before.id if before else "") != point.previous:
+        return f"{said}: the destination has others of that agent"
+    absent = [each.session for each in point.pins if sessions.find(tx, row.scope, each.session) is None]
+    if absent:
+        return f"{said}: session {absent[0]} is not in the destination"
+    acid = tx.next("agent_checkpoint")
+    pins = [_pinned(tx, each, acid) for each in point.pins]
+    made = _agent_point(tx, row._replace(acid=acid, agent=aid, position=0, rank=0), before, pins)
+    AGENT_CHECKPOINT.put(tx, made)
+    PIN.put_many(tx, pins)
+    feed.record_agent(tx, row.scope, aid, agent_checkpoints.FEED_KIND)
+    return ""
+
+
+def _pinned(tx: Tx, pin: Pin, acid: int) -> PinRow:
+    """Return a pin with the numbers that it has here; one that names another entry than it says raises ``Corrupt``."""
+    session, branch = sessions.get(tx, pin.row.scope, pin.session), branches.find_by_uid(tx, pin.row.scope, pin.branch)
+    made = pin.row._replace(session=session.sid, branch=branch.bid if branch else 0, checkpoint=acid)
+    if fault := "" if made.hidden == agent_checkpoints.UNKNOWN else place_fault(tx, made):
+        raise Corrupt(f"a checkpoint of an agent is damaged: {fault}. Repair the source first", what=pin.session)
+    return made
+
+
+def _agent_point(
+    tx: Tx, row: AgentCheckpointRow, before: AgentCheckpointRow | None, pins: list[PinRow]
+) -> AgentCheckpointRow:
+    """Return a checkpoint of an agent with the checksum that follows from the pins in force."""
+    force = {} if before is None else agent_checkpoints.all_in_force(tx, before)
+    force |= {pin.session: pin for pin in pins}
+    agent = agent_checkpoints.parts(row).agent
+    totals = agent_totals.at_pins(tx, force.values())
+    checksum = agent_checkpoints.checksum(agent, agent_checkpoints.total_of(force.values()), len(pins), totals)
+    return row._replace(sessions=agent_checkpoints.visible(force), checksum=checksum)

@@ -20,6 +20,7 @@ from ..tables.agents import AGENT, VERSION
 from ..tables.branches import BRANCH
 from ..tables.content import BLOB, ChunkRow
 from ..tables.entries import Chain, EntryRow, LinkRow, LostRow
+from ..tables.files import SCAN, WORKSPACE, TouchedRow
 from ..tables.history import CHECKPOINT, ONCE, OPERATION
 from ..tables.sessions import SESSION
 from ..tables.table import Table
@@ -42,8 +43,10 @@ from .lines import (
     Lost,
     OperationLine,
     PointLine,
+    ScanLine,
     SessionLine,
     VersionLine,
+    WorkspaceLine,
     column_kinds,
     decode,
     stored,
@@ -59,10 +62,13 @@ from .stream import (
     Key,
     OperationRecord,
     Record,
+    ScanRecord,
     SessionRecord,
     Version,
+    WorkspaceRecord,
 )
 from .strict_checks import BYTES, ROWS
+from .timelines import away
 
 
 class NumberedRecord(NamedTuple):
@@ -235,6 +241,24 @@ def _chunk(scope: str, line: Any) -> Chunk:
     return Chunk(ChunkRow(scope, 0, line.n, *blobs.pack_small(data)))
 
 
+def _workspace_of(scope: str, line: Any) -> WorkspaceRecord:
+    """Make a workspace; it is a directory of nobody here, whatever its path is."""
+    if not line.tip > 0:
+        raise Invalid(f"workspace {line.id!r} has no scan")
+    return away(WorkspaceRecord(_row(WORKSPACE, line, scope, uid=line.id, root=""), {}))
+
+
+def _scan_of(scope: str, line: Any) -> ScanRecord:
+    """Make a scan; its sessions get numbers here, which hold in this record alone."""
+    named = {line.session, *(name for _, who in line.authors for name, _ in who)} - {None}
+    numbers = {name: at for at, name in enumerate(sorted(named), 1)}
+    authors = [[kind, [[numbers.get(name, 0), [*ids]] for name, ids in who]] for kind, who in line.authors]
+    touched = [(stored(path), author, action) for path, author, action in line.touched]
+    rows = tuple(TouchedRow(scope, 0, path or b"", line.n, author, action) for path, author, action in touched)
+    row = _row(SCAN, line, scope, session=numbers.get(line.session, 0), authors=authors, changed=len(rows))
+    return ScanRecord(row, rows, {number: name for name, number in numbers.items()}, line.workspace)
+
+
 def _key_of(scope: str, line: Any) -> Key:
     named: dict[str, Any] = {"seq": line.first, "last_seq": line.last, "kind": idempotency.ENTRIES, "id": ""}
     if line.branch is None:
@@ -254,8 +278,10 @@ _READS: dict[Any, Callable[[str, Any], Record]] = {
         _row(CHECKPOINT, line, scope, type=line.kind, hash=unhex(line.hash, 32)), line.branch
     ),
     OperationLine: lambda scope, line: OperationRecord(
-        _row(OPERATION, line, scope), line.session, line.agent, line.undoes
+        _row(OPERATION, line, scope), line.session, line.agent, line.undoes, line.workspace
     ),
+    WorkspaceLine: _workspace_of,
+    ScanLine: _scan_of,
     KeyLine: _key_of,
 }
 

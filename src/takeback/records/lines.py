@@ -28,6 +28,7 @@ from ..ops import blobs
 from ..tables.agents import AGENT, VERSION
 from ..tables.branches import BRANCH
 from ..tables.content import BLOB, CHUNK
+from ..tables.files import SCAN, WORKSPACE
 from ..tables.history import CHECKPOINT, ONCE, OPERATION
 from ..tables.sessions import SESSION
 from ..tables.table import Table
@@ -42,8 +43,10 @@ from .stream import (
     Key,
     OperationRecord,
     Record,
+    ScanRecord,
     SessionRecord,
     Version,
+    WorkspaceRecord,
 )
 
 FORMAT, VERSION_OF_FORMAT = "takeback", 1
@@ -94,7 +97,7 @@ def _field(name: str, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
     shown: Any = {int: Time if name.endswith("_ms") else Count, str: Text, bytes: Any}[kinds[0]]
     if type(None) in kinds:
         return (name, shown if shown is Any else shown | None, None)
-    return (name, shown, 0) if name in _ZERO else (name, shown)
+    return (name, shown, kinds[0]()) if name in _ZERO else (name, shown)
 
 
 def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[Any, ...]) -> Any:
@@ -116,7 +119,7 @@ def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[A
 
 
 COLUMNS: dict[Any, tuple[str, ...]] = {}  # of each form, those that it has of its table
-_ZERO = {"hidden", "archived", "pinned", "states", "revision"}
+_ZERO = {"hidden", "archived", "pinned", "states", "revision", "as_of", "bulk", "lacks", "operation", "why"}
 _COMPUTED = "sid parent updated rank branches branch hash fork seq uid attached calls messages tasks completed builds"
 _Totals = msgspec.defstruct(
     "Totals",
@@ -175,12 +178,25 @@ EntryLine = _line(
 PointLine = _line(
     "checkpoint", CHECKPOINT, "cid session type branch hash", ("kind", str), ("branch", str), ("hash", str)
 )
+# A workspace is a directory of whoever wrote the file; on which machine, and who is at work in it, is their own affair.
+WorkspaceLine = _line("workspace", WORKSPACE, "wid uid machine identity root owed over by missing", ("id", str))
+Authors: TypeAlias = tuple[tuple[str, tuple[tuple[str | None, tuple[str, ...]], ...]], ...]
+ScanLine = _line(
+    "scan",
+    SCAN,
+    "wid session authors changed",
+    ("workspace", str),
+    ("session", str | None, None),
+    ("authors", Authors, ()),
+    ("touched", tuple[tuple[Any, Count, str], ...], ()),
+)
 OperationLine = _line(
     "operation",
     OPERATION,
-    "oid session agent undoes undone_by",
+    "oid session agent workspace undoes undone_by",
     ("session", str | None, None),
     ("agent", str | None, None),
+    ("workspace", str | None, None),
     ("undoes", str | None, None),
 )
 KeyLine = _line(
@@ -195,7 +211,7 @@ KeyLine = _line(
     ("made", Made | None, None),
 )
 _Any = (HeaderLine | EndLine | AgentLine | VersionLine | BlobLine | ChunkLine | SessionLine) | (
-    BranchLine | EntryLine | PointLine | OperationLine | KeyLine
+    BranchLine | EntryLine | PointLine | WorkspaceLine | ScanLine | OperationLine | KeyLine
 )
 decode = msgspec.json.Decoder(_Any).decode
 
@@ -337,6 +353,19 @@ def _entries(page: EntriesRecord) -> Iterator[Any]:
         )
 
 
+def _scan(record: ScanRecord) -> Any:
+    row, names = record.row, record.names
+    authors = tuple((kind, tuple(_known(who, names))) for kind, who in row.authors)
+    touched = tuple((shown_as_text(each.path), each.author, each.action) for each in record.touched)
+    beside = {"workspace": record.workspace, "session": names.get(row.session), "authors": authors, "touched": touched}
+    return _said(ScanLine, row, **beside)
+
+
+def _known(who: Any, names: dict[int, str]) -> Iterator[tuple[str | None, tuple[str, ...]]]:
+    """Yield sessions by their ids with their calls; of one that does not go over, neither."""
+    return ((names.get(sid), tuple(ids) if sid in names else ()) for sid, ids in who)
+
+
 def _key(record: Key) -> Any:
     row, entries = record.row, record.branch is not None
     if not entries and row.kind not in (MADE_BY_SESSION if record.session else MADE_BY_STORE):
@@ -355,8 +384,15 @@ _WRITES: dict[type, Callable[[Any], Any]] = {
     CheckpointRecord: lambda record: _said(
         PointLine, record.row, kind=record.row.type, branch=record.branch, hash=record.row.hash.hex()
     ),
+    WorkspaceRecord: lambda record: _said(WorkspaceLine, record.row, id=record.row.uid),
+    ScanRecord: _scan,
     OperationRecord: lambda record: _said(
-        OperationLine, record.row, session=record.session, agent=record.agent, undoes=record.undoes
+        OperationLine,
+        record.row,
+        session=record.session,
+        agent=record.agent,
+        undoes=record.undoes,
+        workspace=record.workspace,
     ),
     Key: _key,
 }

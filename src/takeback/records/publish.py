@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from .. import codec
 from ..errors import Conflict, Corrupt, Invalid
+from ..files import timeline_purge
 from ..ids import MAX_SEQ
 from ..ops import branches, feed, operations, purge, sessions, sweep, work
 from ..ops.log import key_of, point_on
@@ -247,6 +248,7 @@ class Showing:
             roots |= {each for (each,) in tx.all(purge.ROOTS, behind)}
             if branch.tip_seq > need or branch.name != branch.uid:
                 purge.drop(tx, branch, need)
+        roots |= timeline_purge.forget_session(tx, session)
         _Changes(tx, session, self._now_ms()).tell_operations()  # numbers that are left out are counted by them
         purge.blank(tx, session, self._now_ms())
         # What a purge leaves a session: its parent, its revision, its marks and its times.

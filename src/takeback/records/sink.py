@@ -25,7 +25,7 @@ from ..ops.verify.files import TreeChecks
 from ..storage.base import Backend, Op, Tx
 from ..tables.content import BlobRow
 from ..tables.sessions import PURGED, SessionRow
-from . import agents, as_of
+from . import agents, as_of, timelines
 from .as_of import AGAIN
 from .publish import Place, Showing, Taken, Update, mark_undone, parent_number, refused, require_free
 from .stream import (
@@ -41,6 +41,7 @@ from .stream import (
     Record,
     SessionRecord,
     Version,
+    WorkspaceRecord,
 )
 from .write import At, Putting, Tally, conflict, no_content, start_of
 
@@ -157,6 +158,13 @@ class Sink:
         except Conflict as error:
             self.conflicts.append(error)
             return None
+
+    def workspace(self, workspace: WorkspaceRecord) -> int | None:
+        """Return behind which scan the others are to be put; None if nothing of the workspace is to be."""
+        self.flush()
+        after, parted = timelines.reached(workspace, self._look, self._read)
+        self.left_out += [parted] if parted else []
+        return after
 
     def _decide(self, ours: SessionRecord, require: Callable[[], None]) -> dict[str, int] | None:
         theirs: SessionRecord | None = self._look(lambda tx: as_of.find(tx, ours.row.scope, ours.row.id))

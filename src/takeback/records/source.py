@@ -9,40 +9,37 @@ then nothing is checked twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from hashlib import sha256
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Corrupt
-from ..files import roots, snapshots
-from ..model import tree
-from ..ops import agents, blobs, branches, sessions
+from ..files import timeline
+from ..ops import agents, branches, sessions
 from ..ops.log import key_of
 from ..ops.verify import log
 from ..ops.verify.agents import agent_faults, pin_fault
 from ..ops.verify.base import Read, Said
 from ..ops.verify.files import TreeChecks
-from ..ops.verify.history import ATTACHMENT, CONTENT, ENTRY, checkpoint_fault, operation_fault
+from ..ops.verify.history import CONTENT, ENTRY, checkpoint_fault, operation_fault
+from ..ops.verify.timelines import workspace_fault
 from ..storage.base import Tx, Value, scalar
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentRow, PinRow
 from ..tables.branches import BRANCH
-from ..tables.content import BLOB, BlobRow
 from ..tables.entries import EntryRow, LinkRow
-from ..tables.files import JOURNAL
+from ..tables.files import JOURNAL, SCAN, WORKSPACE, WorkspaceRow
 from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
 from ..tables.live import DELTA, INBOX, STREAM
 from ..tables.sessions import IS_STAGED, LEASE, PURGED, SessionRow
 from ..tables.table import Table, slots
-from . import as_of, strict_checks
+from . import as_of, strict_checks, timelines
 from .agents import agent_of, is_staged
 from .as_of import UNDONE, tally
 from .choice import Choice
+from .content_source import ContentSource, Known
 from .stream import (
     AgentPoint,
     AgentRecord,
-    Blob,
     BranchRecord,
     CheckpointRecord,
-    Chunk,
     Counted,
     EntriesRecord,
     Key,
@@ -70,30 +67,13 @@ CASE WHEN spill IS NULL THEN 0 ELSE {SPILLED} END
 FROM entry WHERE scope = ? AND key > ? AND key <= ? ORDER BY key LIMIT ?"""
 KEY_SCOPES = "SELECT DISTINCT scope FROM idempotency WHERE session = 0{scope} ORDER BY scope"
 OF_SESSION = "scope = ? AND session = ?"
+SCANS = "scope = ? AND wid = ? AND n > ? AND n <= ?"
+SCANNED_FOR = "SELECT wid, n FROM scan INDEXED BY scan_session WHERE scope = ? AND session = ? AND session > 0"
 TOTALS = (
     f"SELECT count(*) FROM session WHERE NOT ({IS_STAGED}){{scope}}",
     "SELECT count(*) FROM entry WHERE key > 0{scope}",
     "SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM blob WHERE hash IS NOT NULL{scope}",
 )
-
-
-class Known(Protocol):
-    """What a source asks whoever takes the records: what is there already is not read."""
-
-    def agent(self, agent: AgentRecord) -> int | None:
-        """Return the version that is there, 0 for none; None if the agent is to be left out."""
-
-    def has(self, scope: str, content_hash: str) -> bool:
-        """Whether a content is there."""
-
-    def has_root(self, scope: str, content_hash: str) -> bool:
-        """Whether a snapshot is there with all that it leads to."""
-
-    def session(self, session: SessionRecord, require: Callable[[], None]) -> dict[str, int] | None:
-        """Return where the branches that are there end, by their ids; None if nothing of the session is wanted.
-
-        ``require`` raises ``Corrupt`` if the session is damaged; it is called before anything is wanted or refused.
-        """
 
 
 class _Subject(NamedTuple):
@@ -103,7 +83,7 @@ class _Subject(NamedTuple):
     newest: int
 
 
-class Source:
+class Source(ContentSource):
     """The records of a store: all of it, the scopes that are named, or what was chosen of one scope.
 
     ``live`` is for what is under way in the store, too; ``sound=False`` leaves the checks out.
@@ -118,13 +98,11 @@ class Source:
         live: bool = False,
         sound: bool = True,
     ) -> None:
-        self._read = read
-        self._scope = choice.scope if choice else scope  # None: all
+        super().__init__(read, choice.scope if choice else scope)
         self._choice = choice
         self._live = live
         self._sound = sound
         self._trees = TreeChecks()
-        self._walked = set[tuple[str, bytes]]()  # directories of snapshots
         self._sessions: dict[tuple[str, int], _Subject] = {}
         self._agents: dict[tuple[str, int], _Subject] = {}
         self._orders: dict[tuple[str, int], int] = {}  # of the sessions that were yielded and are not purged
@@ -153,6 +131,7 @@ class Source:
             yield from self._all_contents(known)
         for order, (scope, sid) in sorted(enumerate(listed), key=lambda each: each[1]):
             yield from self._session(scope, sid, order, known)
+        yield from self._timelines(known)
         yield from self._all_operations()
         yield from self._all_keys()
 
@@ -170,15 +149,6 @@ class Source:
                 seen = hidden != PURGED
                 found.append((scope, seen, rank if seen else 0, updated if seen else 0, sid))
         return [(scope, sid) for scope, _, _, _, sid in sorted(found)]
-
-    def _pages(self, table: Table[R], limit: int = ROWS) -> Iterator[R]:
-        """Yield the rows of a table in the order of its key, a page per read."""
-        after = None
-        while True:
-            stored, after = self._read(lambda tx: table.page(tx, after, limit, scope=self._scope))  # noqa: B023
-            yield from map(table.checked, stored)
-            if after is None:
-                return
 
     def _walk(self, table: Table[R], where: str, args: tuple[Value, ...], *, key: str) -> Iterator[R]:
         """Yield the rows that a condition finds, ordered by their key, a page per read."""
@@ -235,74 +205,6 @@ class Source:
             rows = self._read(lambda tx: strict_checks.versions(tx, agent, at))  # noqa: B023
             yield from map(Version, rows)
             at = rows[-1].version
-
-    # ------------------------------------------------------------------ content
-
-    def _all_contents(self, known: Known) -> Iterator[Record]:
-        for row in self._pages(BLOB, 200):
-            if row.hash is not None and not known.has(row.scope, row.hash):  # others are being uploaded
-                try:
-                    yield from self._blob(row)
-                except Corrupt:
-                    if self._read(lambda tx: blobs.find(tx, row.scope, row.hash or "")) == row:  # noqa: B023
-                        raise  # it is still there, and damaged
-
-    def _blob(self, row: BlobRow) -> Iterator[Record]:
-        yield Blob(row)
-        digest = sha256()
-        for number in range(row.chunks):
-            found, data = self._read(lambda tx: strict_checks.chunk(tx, row, number))  # noqa: B023
-            digest.update(data)
-            yield Chunk(found)
-        if digest.hexdigest() != row.hash:
-            raise Corrupt(f"content {(row.hash or '')[:12]} does not match its hash", what=f"blob {row.hash}")
-
-    def _needed(self, page: EntriesRecord, known: Known) -> Iterator[Record]:
-        """Yield the content that entries need and that is not there; of a snapshot all that its tree leads to."""
-        gone = {row.key for row in page.lost if row.what == ATTACHMENT}
-        roots = {row.key for row in page.rows if row.kind == snapshots.KIND}
-        for link in page.links:
-            strict = link.key not in gone
-            if link.key in roots and not known.has_root(link.scope, link.hash):
-                yield from self._tree(link, known, strict=strict)
-            if not known.has(link.scope, link.hash):
-                yield from self._content(link.scope, link.hash, strict=strict)
-
-    def _content(self, scope: str, content_hash: str, *, strict: bool) -> Iterator[Record]:
-        row = self._read(lambda tx: blobs.find(tx, scope, content_hash))
-        if row is not None:
-            yield from self._blob(row)
-        elif strict:
-            raise Corrupt(f"content {content_hash[:12]} is linked but missing", what=f"blob {content_hash}")
-
-    def _tree(self, link: LinkRow, known: Known, *, strict: bool) -> Iterator[Record]:
-        """Yield what is not there of a tree, from the leaves up; each directory is walked once."""
-        try:
-            waiting = [(self._read(lambda tx: roots.read(tx, link.scope, link.hash)).tree, False)]
-        except Corrupt:
-            if strict:
-                raise
-            return
-        while waiting:
-            digest, expanded = waiting.pop()
-            if not expanded:
-                if (link.scope, digest) in self._walked:
-                    continue
-                self._walked.add((link.scope, digest))
-                waiting.append((digest, True))
-                for node in self._directory(link.scope, digest, strict=strict).values():
-                    if node.kind in (tree.DIR, tree.FILE):
-                        waiting.append((node.content, node.kind == tree.FILE))
-            elif not known.has(link.scope, digest.hex()):
-                yield from self._content(link.scope, digest.hex(), strict=strict)
-
-    def _directory(self, scope: str, digest: bytes, *, strict: bool) -> tree.Directory:
-        try:
-            return tree.decode(self._read(lambda tx: blobs.read_whole(tx, scope, digest.hex())))
-        except Corrupt:
-            if strict:
-                raise
-            return {}
 
     # ------------------------------------------------------------------ a session
 
@@ -398,6 +300,48 @@ class Source:
 
     # ------------------------------------------------------------------ what belongs to no session alone
 
+    def _timelines(self, known: Known) -> Iterator[Record]:
+        """Yield the timelines of workspaces; of chosen sessions only the scans that were made for them."""
+        if self._live:
+            yield from (Live(JOURNAL, row) for row in self._pages(JOURNAL) if row.session is None)
+        chosen = None if self._choice is None else self._choice.sids
+        wanted = dict[int, list[int]]()
+        for sid in sorted(chosen or ()):
+            for wid, n in self._read(lambda tx: tx.all(SCANNED_FOR, (self._scope, sid))):  # noqa: B023
+                wanted.setdefault(wid, []).append(n)
+        for row in self._pages(WORKSPACE):
+            if chosen is None or row.wid in wanted:
+                self._require(WORKSPACE, row, workspace_fault)
+                record = self._read(lambda tx: timelines.workspace_of(tx, row, chosen))  # noqa: B023
+                after = known.workspace(record)
+                if after is not None:
+                    yield record
+                    yield from self._scans(row, after, sorted(wanted.get(row.wid, ())), known)
+
+    def _scans(self, row: WorkspaceRow, after: int, numbers: list[int], known: Known) -> Iterator[Record]:
+        chosen = None if self._choice is None else self._choice.sids
+        found = self._walk(SCAN, SCANS, (row.scope, row.wid, after, row.tip), key="n")
+        if chosen is not None:
+            each_of = (self._read(lambda tx: timeline.scan_at(tx, row, n)) for n in numbers)  # noqa: B023
+            found = (each for each in each_of if each is not None and after < each.n <= row.tip)
+        for scan in found:
+            if scan.root is not None:
+                try:
+                    link = LinkRow(scan.scope, scan.root, 0)
+                    yield from self._linked(link, known, is_root=True, strict=not scan.lacks)
+                except Corrupt:
+                    if self._read(lambda tx: timeline.scan_at(tx, row, scan.n)) == scan:  # noqa: B023
+                        raise  # it was not purged meanwhile
+            yield self._read(lambda tx: self._scan(tx, row, scan.n))  # noqa: B023
+
+    def _scan(self, tx: Tx, row: WorkspaceRow, n: int) -> Record:
+        scan = timeline.scan_at(tx, row, n)
+        if scan is None:
+            raise Corrupt(f"scan {n} of {row.path} is missing", what=f"workspace {row.path}")
+        if self._sound:
+            strict_checks.require_scan(tx, scan, self._trees)
+        return timelines.scan_of(tx, row, scan, None if self._choice is None else self._choice.sids)
+
     def _all_operations(self) -> Iterator[Record]:
         """Yield the operations on what was yielded, in the order in which they were made."""
         if self._choice is None:
@@ -422,7 +366,8 @@ class Source:
     def _operation(self, row: OperationRow, session: str | None, agent: str | None) -> OperationRecord:
         self._require(OPERATION, row, operation_fault)
         undoes = None if row.undoes is None else self._read(lambda tx: OPERATION.get(tx, row.scope, row.undoes))
-        return OperationRecord(row, session, agent, undoes.id if undoes else None)
+        place = None if not row.workspace else self._read(lambda tx: WORKSPACE.get(tx, row.scope, row.workspace))
+        return OperationRecord(row, session, agent, undoes.id if undoes else None, place.uid if place else None)
 
     def _all_keys(self) -> Iterator[Record]:
         """Yield the keys of the sessions that were yielded, and of the store."""

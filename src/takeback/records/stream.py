@@ -3,8 +3,8 @@
 A record is a row of a table together with the names of what the row refers to by number, since numbers are local to a
 store: ids of sessions and operations, of branches, hashes of content. The order is: agents, each with its versions;
 content, each with its chunks; sessions, each with its branches and their entries, its checkpoints and what is under way
-in it; then operations, idempotency keys and the checkpoints of agents. Content that an entry needs comes before it, so
-some of it stands among the sessions.
+in it; workspaces, each with its scans; then operations, idempotency keys and the checkpoints of agents. Content that an
+entry or a scan needs comes before it, so some of it stands among the sessions.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ..tables.agents import AgentCheckpointRow, AgentRow, PinRow, VersionRow
 from ..tables.branches import BranchRow
 from ..tables.content import BlobRow, ChunkRow
 from ..tables.entries import EntryRow, LinkRow, LostRow
+from ..tables.files import ScanRow, TouchedRow, WorkspaceRow
 from ..tables.history import CheckpointRow, OnceRow, OperationRow
 from ..tables.sessions import PURGED, SessionRow
 from ..tables.table import Table
@@ -146,13 +147,30 @@ class Live(NamedTuple):
     branch: str | None = None
 
 
+class WorkspaceRecord(NamedTuple):
+    """A workspace; its scans follow. ``names`` has the ids of the sessions that the row names by numbers."""
+
+    row: WorkspaceRow
+    names: dict[int, str]
+
+
+class ScanRecord(NamedTuple):
+    """A scan of the workspace before it, with what it found changed; sessions that ``names`` lacks stay behind."""
+
+    row: ScanRow
+    touched: tuple[TouchedRow, ...]
+    names: dict[int, str]
+    workspace: str
+
+
 class OperationRecord(NamedTuple):
-    """An operation on a session or an agent; neither, if a repair knew nothing but that there was one."""
+    """An operation on a session or an agent, or on the files of a workspace alone."""
 
     row: OperationRow
     session: str | None
     agent: str | None
     undoes: str | None
+    workspace: str | None = None
 
 
 class Pin(NamedTuple):
@@ -183,6 +201,8 @@ Record: TypeAlias = (
     | CheckpointRecord
     | Key
     | Live
+    | WorkspaceRecord
+    | ScanRecord
     | OperationRecord
     | AgentPoint
 )

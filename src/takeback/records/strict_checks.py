@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from ..errors import Corrupt
 from ..files import snapshots
+from ..files.timeline import IN_SCAN
 from ..ids import entry_id
 from ..ops import agents, blobs, branches, sessions
 from ..ops.log import key_of
@@ -17,12 +18,15 @@ from ..ops.verify import derived, log
 from ..ops.verify.agents import checkpoint_fault as agent_checkpoint_fault
 from ..ops.verify.agents import in_order
 from ..ops.verify.base import Said, first_of, is_object
+from ..ops.verify.files import TreeChecks
 from ..ops.verify.sessions import branch_faults, session_faults
+from ..ops.verify.timelines import scan_fault, touched_fault
 from ..storage.base import Row, Tx
 from ..tables.agents import AGENT_CHECKPOINT, VERSION, AgentRow, VersionRow
 from ..tables.branches import BRANCH, BranchRow
 from ..tables.content import CHUNK, BlobRow
 from ..tables.entries import LINK, LOST, EntryRow, LinkRow, LostRow
+from ..tables.files import SCAN, TOUCHED, ScanRow
 from ..tables.sessions import SESSION
 from ..tables.table import Table
 
@@ -67,6 +71,13 @@ def require_agent_points(tx: Tx, scope: str, aid: int) -> None:
         if fault := agent_checkpoint_fault(tx, agent, stored, here):
             name = AGENT_CHECKPOINT.called(AGENT_CHECKPOINT.unchecked(stored))
             raise Corrupt(f"{name}: {fault}", what=name)
+
+
+def require_scan(tx: Tx, scan: ScanRow, trees: TreeChecks) -> None:
+    """Refuse a scan that does not agree with its workspace, or with the paths that it found changed."""
+    require(tx, SCAN, scan, lambda tx, row: scan_fault(tx, row, trees))
+    for row in TOUCHED.all(tx, IN_SCAN, (scan.scope, scan.wid, scan.n)):
+        require(tx, TOUCHED, row, touched_fault)
 
 
 def versions(tx: Tx, agent: AgentRow, after: int) -> list[VersionRow]:

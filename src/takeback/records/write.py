@@ -8,29 +8,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container
+from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Conflict, Corrupt, Invalid
-from ..files import snapshots
+from ..files import snapshots, timeline
 from ..ids import MAX_SEQ, is_id
 from ..model.status import STATUSES
-from ..ops import agent_checkpoints, agent_totals, blobs, branches, chain, feed, idempotency, operations, sessions
+from ..ops import blobs, branches, chain, feed, idempotency, operations, sessions
 from ..ops.log import key_of
-from ..ops.verify.agents import place_fault
 from ..ops.verify.files import TreeChecks
 from ..ops.verify.history import ATTACHMENT
 from ..ops.verify.sessions import shortcut
 from ..storage.base import Tx
-from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentCheckpointRow, PinRow
+from ..tables.agents import AGENT, AGENT_CHECKPOINT
 from ..tables.branches import BRANCH, BranchRow
 from ..tables.content import BLOB, CHUNK, BlobRow
 from ..tables.entries import ENTRY, LINK, LOST
-from ..tables.history import CHECKPOINT, ONCE, OPERATION
+from ..tables.files import ScanRow
+from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
 from ..tables.live import DELTA, INBOX, STREAM
 from ..tables.sessions import PURGED, SESSION, STAGED_KEY, SessionRow
 from ..tables.table import Table
-from . import agents, as_of
+from . import agents, as_of, timelines
 from . import staged as stash
 from .as_of import AGAIN
 from .stream import (
@@ -44,17 +45,17 @@ from .stream import (
     Key,
     Live,
     OperationRecord,
-    Pin,
     Record,
+    ScanRecord,
     SessionRecord,
     Version,
+    WorkspaceRecord,
 )
 
 R = TypeVar("R", bound="tuple[Any, ...]")
 
 UPLOADS = "WHERE scope = ? AND hash IS NULL AND size = ? AND chunks = ? AND place = ?"
 STORED = "SELECT count(*), coalesce(max(n), -1) FROM chunk WHERE scope = ? AND blob_id = ?"
-NEWEST_POINT = "WHERE scope = ? AND agent = ? ORDER BY acid DESC LIMIT 1"
 # What a key can stand for: a record that is looked for by its id. A version of an agent's state has no record of its
 # own that an id would name.
 MADE: dict[str, Table[Any]] = {
@@ -78,6 +79,7 @@ class At(NamedTuple):
     stored: int = 0  # chunks of it
     following: int = 0  # the chunk that follows
     sid: int = 0
+    wid: int = 0  # the workspace whose scans follow; 0: they are not to be put
 
 
 class Tally:
@@ -304,7 +306,7 @@ class Putting:
             aid = agents.number(tx, row.scope, operation.agent)
         if self.insert_operation(tx, operation, sid, aid):
             tally.counts.update(operations=1)
-        return at._replace(agent=None, blob=None)
+        return at._replace(agent=None, blob=None, wid=0)
 
     def insert_operation(self, tx: Tx, operation: OperationRecord, sid: int, aid: int) -> str:
         """Write an operation behind those that are there; return the kind of its change, '' if it was there."""
@@ -317,8 +319,14 @@ class Putting:
         target = None if operation.undoes is None else by_id(tx, OPERATION, row.scope, operation.undoes)
         if (row.undoes is not None or operation.undoes is not None) and target is None:
             raise Corrupt(f"operation {row.id} takes back one that is missing", what=f"operation {row.id}")
-        made = row._replace(oid=tx.next("operation"), session=sid, agent=aid, undoes=target.oid if target else None)
-        OPERATION.put(tx, made._replace(undone_by=None))
+        place = None if operation.workspace is None else timeline.by_uid(tx, row.scope, operation.workspace)
+        wid = place.wid if place else 0
+        if not (sid or aid or wid):
+            raise Invalid(f"operation {row.id} is on nothing that came before it")
+        made = row._replace(oid=tx.next("operation"), undoes=target.oid if target else None, undone_by=None)
+        OPERATION.put(tx, made._replace(session=sid, agent=aid, workspace=wid))
+        if target is not None and not (sid or aid):
+            _take_back(tx, made, target)
         return row.kind
 
     def _put_key(self, tx: Tx, at: At, key: Key, tally: Tally) -> At:
@@ -355,33 +363,31 @@ class Putting:
             row = row._replace(branch=branch.bid if branch else 0)
         elif record.table is INBOX and row.key:
             row = row._replace(key=key_of(branch.bid, row.key & MAX_SEQ) if branch else 0)
-        record.table.put(tx, row if record.table is DELTA else row._replace(session=at.sid))
+        alone = record.table is DELTA or row.session is None
+        record.table.put(tx, row if alone else row._replace(session=at.sid))
         return at
 
+    def _put_workspace(self, tx: Tx, at: At, workspace: WorkspaceRecord, tally: Tally) -> At:
+        there = timeline.by_uid(tx, workspace.row.scope, workspace.row.uid)
+        self._require_new(there is not None, f"workspace {workspace.row.uid}")
+        return At(sid=at.sid, wid=timelines.put_workspace(tx, workspace, tally.left_out))
+
+    def _put_scan(self, tx: Tx, at: At, scan: ScanRecord, tally: Tally) -> At:
+        if at.wid and timelines.put_scan(tx, at.wid, scan, partial(self._require_root, tx)):
+            return at
+        if self._fresh:
+            raise Invalid(f"scan {scan.row.n} is not one of the workspace before it")
+        workspace = timeline.by_uid(tx, scan.row.scope, scan.workspace) if at.wid else None
+        tally.left_out += [timelines.parted(workspace)] if workspace else []
+        return at._replace(wid=0)
+
+    def _require_root(self, tx: Tx, row: ScanRow) -> None:
+        if row.root is not None and (fault := self._trees.root_fault(tx, row.scope, row.root, lost=bool(row.lacks))):
+            raise Corrupt(f"{fault.what}; it may have been erased meanwhile: call again", what=f"blob {row.root}")
+
     def _put_agent_point(self, tx: Tx, at: At, point: AgentPoint, tally: Tally) -> At:
-        """Write a checkpoint of an agent behind the one that came before it; its checks are those of this store."""
-        row, name = point.row, (point.row.scope, point.agent)
-        aid = agents.number(tx, *name, itself=True)
-        before = AGENT_CHECKPOINT.one(tx, NEWEST_POINT, (row.scope, aid))
-        if by_id(tx, AGENT_CHECKPOINT, row.scope, row.id) is not None:
-            return at
-        said = f"checkpoint {row.name!r} of agent {point.agent.split('.', 2)[2]!r}"
-        if not aid:
-            tally.left_out.append(f"{said}: that agent is not in the destination")
-            return at
-        if (before.id if before else "") != point.previous:
-            tally.left_out.append(f"{said}: the destination has others of that agent")
-            return at
-        absent = [each.session for each in point.pins if sessions.find(tx, row.scope, each.session) is None]
-        if absent:
-            tally.left_out.append(f"{said}: session {absent[0]} is not in the destination")
-            return at
-        acid = tx.next("agent_checkpoint")
-        pins = [_pinned(tx, each, acid) for each in point.pins]
-        made = _agent_point(tx, row._replace(acid=acid, agent=aid, position=0, rank=0), before, pins)
-        AGENT_CHECKPOINT.put(tx, made)
-        PIN.put_many(tx, pins)
-        feed.record_agent(tx, row.scope, aid, agent_checkpoints.FEED_KIND)
+        if what := agents.put_point(tx, point):
+            tally.left_out.append(what)
         return at
 
 
@@ -396,6 +402,8 @@ _PUTS: dict[type, Callable[..., At]] = {
     CheckpointRecord: Putting._put_point,
     Key: Putting._put_key,
     Live: Putting._put_live,
+    WorkspaceRecord: Putting._put_workspace,
+    ScanRecord: Putting._put_scan,
     OperationRecord: Putting._put_operation,
     AgentPoint: Putting._put_agent_point,
 }
@@ -412,31 +420,18 @@ def by_id(tx: Tx, table: Table[R], scope: str, name: str) -> R | None:
     return table.one(tx, "WHERE scope = ? AND id = ?", (scope, name))
 
 
+def _take_back(tx: Tx, row: OperationRow, target: OperationRow) -> None:
+    """Mark what an operation on files alone took back: no session or agent says which of those are undone."""
+    OPERATION.update(tx, target, target._replace(undone_by=row.oid))
+    first = OPERATION.get(tx, row.scope, target.undoes) if row.kind == "redo" and target.undoes else None
+    if first is not None:
+        OPERATION.update(tx, first, first._replace(undone_by=None))
+
+
 def _insert(tx: Tx, page: EntriesRecord, first: int) -> None:
     ENTRY.put_many(tx, [row._replace(key=first + row.seq) for row in page.rows])
     LINK.put_many(tx, [row._replace(key=first + (row.key & MAX_SEQ)) for row in page.links])
     LOST.put_many(tx, [row._replace(key=first + (row.key & MAX_SEQ)) for row in page.lost])
-
-
-def _pinned(tx: Tx, pin: Pin, acid: int) -> PinRow:
-    """Return a pin with the numbers that it has here; one that names another entry than it says raises ``Corrupt``."""
-    session, branch = sessions.get(tx, pin.row.scope, pin.session), branches.find_by_uid(tx, pin.row.scope, pin.branch)
-    made = pin.row._replace(session=session.sid, branch=branch.bid if branch else 0, checkpoint=acid)
-    if fault := "" if made.hidden == agent_checkpoints.UNKNOWN else place_fault(tx, made):
-        raise Corrupt(f"a checkpoint of an agent is damaged: {fault}. Repair the source first", what=pin.session)
-    return made
-
-
-def _agent_point(
-    tx: Tx, row: AgentCheckpointRow, before: AgentCheckpointRow | None, pins: list[PinRow]
-) -> AgentCheckpointRow:
-    """Return a checkpoint of an agent with the checksum that follows from the pins in force."""
-    force = {} if before is None else agent_checkpoints.all_in_force(tx, before)
-    force |= {pin.session: pin for pin in pins}
-    agent = agent_checkpoints.parts(row).agent
-    totals = agent_totals.at_pins(tx, force.values())
-    checksum = agent_checkpoints.checksum(agent, agent_checkpoints.total_of(force.values()), len(pins), totals)
-    return row._replace(sessions=agent_checkpoints.visible(force), checksum=checksum)
 
 
 # ---------------------------------------------------------------------- what is in the way

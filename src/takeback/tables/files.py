@@ -20,6 +20,7 @@ class WorkspaceRow(NamedTuple):
     owed: Any  # calls that ended without a good scan: session, call, and when
     over: Any  # calls that are open in the log, but are known to have ended: session, call, entry of the start
     by: Any  # which process last scanned for a session
+    missing: int = 0  # how many numbers up to the last one have no scan here
 
 
 class ScanRow(NamedTuple):
@@ -40,6 +41,8 @@ class ScanRow(NamedTuple):
     bulk: int
     why: str
     authors: Any
+    changed: int = 0  # how many rows of ``touched`` it has
+    lacks: int = 0  # 1: some of what it found was purged or lost, so its rows are not all that it found
 
 
 class TouchedRow(NamedTuple):
@@ -81,14 +84,15 @@ WORKSPACE = Table(
     key="scope, wid",
     number="wid",
     called=lambda row: f"workspace {row.path}",
-    packed=("tip", "root", "owed", "over", "by"),
+    packed=("tip", "root", "owed", "over", "by", "missing"),
     indexes=[
         Index("workspace_path", "scope, machine, path", unique=True),
+        Index("workspace_uid", "scope, uid", unique=True),
         Index("workspace_identity", "scope, machine, identity"),
     ],
     notes={
         "uid": "what snapshots name it by, in any store",
-        "machine": "which machine the directory is on",
+        "machine": "which machine the directory is on; 'away:' and the uid: none that is known here",
         "identity": "device, inode and time of birth of the directory; empty where the system cannot tell",
     },
 )
@@ -97,7 +101,7 @@ SCAN = Table(
     ScanRow,
     key="scope, wid, n",
     called=lambda row: f"scan {row.n} of workspace {row.wid}",
-    packed=("branch", "seq", "turn", "as_of", "operation", "bulk", "why", "authors"),
+    packed=("branch", "seq", "turn", "as_of", "operation", "bulk", "why", "authors", "changed", "lacks"),
     refs={"wid": "workspace"},
     indexes=[Index("scan_time", "scope, wid, at_ms"), Index("scan_session", "scope, session", where="session > 0")],
     notes={

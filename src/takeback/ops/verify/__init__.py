@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...errors import Corrupt
 from ...model.report import Report
-from . import agents, changes, content, files, history, live, log, sessions
+from . import agents, changes, content, files, history, live, log, sessions, timelines
 from .base import BACKUP, UNREADABLE, Check, Found, Read, walk
 
 
@@ -28,7 +28,14 @@ def verify(read: Read, engine_check: Callable[[], list[str]], progress: Callable
 def _checks() -> tuple[Check, ...]:
     """Return the checks of one run; the entries come first of all that name entries."""
     trees = files.TreeChecks()
-    beside = (*history.RULES, *agents.RULES, *live.RULES, *changes.RULES, *files.named_beside(trees))
+    beside = (
+        *history.RULES,
+        *agents.RULES,
+        *live.RULES,
+        *changes.RULES,
+        *files.named_beside(trees),
+        *timelines.rules(trees),
+    )
     return (*sessions.RULES, log.EntriesCheck(trees), *log.RULES, *beside, content.chunks_page)
 
 

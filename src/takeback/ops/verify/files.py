@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import codec
-from ...files import roots, snapshots, timeline
+from ...files import roots, snapshots
 from ...model import names, tree
 from ...model.tree import Extent
 from ...storage.base import Tx, scalar
 from ...tables.entries import EntryRow
-from ...tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, TouchedRow, WorkspaceRow
 from ...tables.history import OPERATION, OperationRow
 from ...tables.sessions import DETAIL
 from .. import blobs
@@ -23,7 +22,6 @@ from .history import operation_fault
 from .sessions import detail_fault
 
 SIZE = "SELECT size FROM blob WHERE scope = ? AND hash = ?"
-AGAIN = "Nothing of a session is lost by it: repair makes a copy without it, and who changed these files is not known"
 CHUNKS = "SELECT chunks FROM blob WHERE scope = ? AND hash = ?"
 
 
@@ -168,10 +166,7 @@ def _announced_fault(body: dict[str, Any]) -> Fault | None:
 
 
 def named_beside(trees: TreeChecks) -> tuple[Check, ...]:
-    """Return the rules of scans and operations, which may name roots that no entry names."""
-
-    def scan(tx: Tx, row: ScanRow) -> str | Fault | None:
-        return scan_fault(tx, row) or _beside_fault(tx, trees, row.scope, row.root)
+    """Return the rules of operations, which may name roots that no entry names."""
 
     def operation(tx: Tx, row: OperationRow) -> str | Fault | None:
         fault: str | Fault | None = operation_fault(tx, row)
@@ -183,35 +178,7 @@ def named_beside(trees: TreeChecks) -> tuple[Check, ...]:
     return (
         Rule(DETAIL, detail_fault, "detail"),
         Rule(OPERATION, operation, "operation"),
-        Rule(WORKSPACE, workspace_fault, "workspace", fix=AGAIN),
-        Rule(SCAN, scan, "scan", fix=AGAIN),
-        Rule(TOUCHED, touched_fault, "touched", fix=AGAIN),
     )
-
-
-def workspace_fault(tx: Tx, row: WorkspaceRow) -> str:
-    """Return what is wrong with a workspace."""
-    if row.tip and SCAN.get(tx, row.scope, row.wid, row.tip) is None:
-        return "its last scan is missing"
-    last = timeline.good_before(tx, row, row.tip + 1)
-    return "" if (last.root if last else "") == row.root else "its files are not those of its last scan"
-
-
-def scan_fault(tx: Tx, row: ScanRow) -> str:
-    """Return what is wrong with a scan."""
-    if WORKSPACE.get(tx, row.scope, row.wid) is None:
-        return "its workspace is missing"
-    if row.n > 1 and SCAN.get(tx, row.scope, row.wid, row.n - 1) is None:
-        return "the scan before it is missing"
-    return "" if row.authors or row.root is None else "it does not say who changed what"
-
-
-def touched_fault(tx: Tx, row: TouchedRow) -> str:
-    """Return what is wrong with the record of a changed path."""
-    scan = SCAN.get(tx, row.scope, row.wid, row.n)
-    if scan is None or row.author >= len(scan.authors):
-        return "the scan that found it is missing"
-    return "" if row.path == timeline.WHOLE and scan.bulk else names.path_fault(row.path)
 
 
 def _beside_fault(tx: Tx, trees: TreeChecks, scope: str, root: object) -> Fault | None:

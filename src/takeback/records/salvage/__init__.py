@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ...model.report import Problem
 from ...ops import verify
 from ...storage.base import Tx
-from . import agents, beside_the_log, branches, entries, proofs, sessions
+from . import agents, beside_the_log, branches, entries, proofs, sessions, timelines
 from .base import Salvage
 
 _PASSES: tuple[Callable[[Salvage], None], ...] = (
@@ -29,6 +29,7 @@ _PASSES: tuple[Callable[[Salvage], None], ...] = (
     beside_the_log.fix_contents,
     beside_the_log.fix_checkpoints,
     agents.fix_agent_points,
+    timelines.fix_timelines,
     beside_the_log.fix_operations,
     beside_the_log.fix_live,
     beside_the_log.fix_keys,

@@ -147,7 +147,7 @@ def fix_operations(fix: Salvage) -> None:
     if missing := operation_gaps(fix.tx) or sum(operation_deficits(fix.tx, 0, top).values()):
         fix.lose("operation", "operations", f"{missing} of them are missing, so they cannot be undone")
     what = "what it did is lost, so it cannot be undone"
-    partly = "which operation took it back, or which it took back, is lost"
+    partly = "which operation took it back, which it took back, or whose files it changed, is lost"
     fix.settle(OPERATION, lambda tx, row: False, "operation", what, changes=_views)
     while not fix.settle(OPERATION, operation_fault, "operation", what, changes=_let_go, partly=partly):
         pass  # one that was left out may be named by another one
@@ -158,7 +158,8 @@ def _views(fix: Salvage, found: ReadRow[OperationRow]) -> Iterator[dict[str, Any
 
 
 def _let_go(fix: Salvage, found: ReadRow[OperationRow]) -> Iterator[dict[str, Any]]:
-    yield from ({"undone_by": None}, {"undoes": None}, {"undoes": None, "undone_by": None})
+    undone: tuple[dict[str, Any], ...] = ({"undone_by": None}, {"undoes": None}, {"undoes": None, "undone_by": None})
+    yield from (*undone, {"workspace": 0}, *({"workspace": 0, **each} for each in undone))
 
 
 def fix_keys(fix: Salvage) -> None:
