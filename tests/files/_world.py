@@ -9,6 +9,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shlex
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -23,6 +25,7 @@ from takeback.files import timeline
 from takeback.files.authors import CALLS, OUTSIDE, RESTORE, SESSION, START, TURN, UNCLEAR, Author
 from takeback.tables.files import TOUCHED
 
+NAMED = (b"n1", b"n2", b"src-named", b"n 3", b"n4", b"n5", b"n6", b"n7")
 PERSON, GUARD = "a person", "guard"
 _PROCESSES = multiprocessing.get_context("forkserver")
 _PROCESSES.set_forkserver_preload(["takeback", "takeback.client.open", "takeback.files.workspaces"])
@@ -263,8 +266,9 @@ class World:
         """Open a call; ``named`` ones say in their arguments what they change."""
         names, arguments = frozenset[bytes](), {"command": "make all"}
         if named:
-            path = rng.choice((b"n1", b"n2", b"src-named", b"n 3"))
-            names, arguments = frozenset((path,)), {"file_path": os.fsdecode(path), "content": "..."}
+            free = [each for each in NAMED if all(each not in other.names for other in self.open)]
+            names = frozenset(rng.sample(free, min(len(free), rng.randrange(1, 4))))
+            arguments = {"command": shlex.join(["sed", "-i", "s/a/b/", *map(os.fsdecode, sorted(names))])}
         only = [os.fsdecode(each) for each in names] if named and paths else None
         run = self.handle(name).tool("write" if named else "shell", arguments, paths=only)
         run.__enter__()
@@ -290,6 +294,7 @@ class World:
         self.log.append(f"  {call.session}: {how} {call.id[-6:]}")
         away = self.root.with_name("away")
         if how == "unseen":  # the scan at its end fails: the workspace is not a directory
+            time.sleep(0.03)  # real tools take longer than the clock of a file system may lag
             self.root.rename(away)
             self.root.touch()
         call.end(how)
