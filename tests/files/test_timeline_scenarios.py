@@ -33,7 +33,7 @@ class Scenario:
         self.rng = random.Random(f"{seed} {number}")
         self.world = World(place)
         self.overlaps = number % 2 == 1
-        self.processes = number % 10 == 9
+        self.processes = number % 12 == 11
         if number % 3 == 0:
             self.world.lease(self.rng.choice(SESSIONS))
 
