@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from _callers import Elsewhere
 from _hands import RULES
-from _world import GUARD, PERSON, World
+from _people import GUARD, PERSON, World
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st

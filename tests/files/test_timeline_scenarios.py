@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from _world import GUARD, PERSON, World
+from _people import GUARD, PERSON, World
 from test_rewind_machine import places
 
 pytestmark = [

@@ -99,7 +99,8 @@ class Candidates:
             one = self._call(claim.session, found, call_id)._replace(since_ms=0)  # whoever scans knows better
             if claim.until_ms is not None:
                 key = None if found is None else (claim.session.sid, call_id, found.marks.start)
-                one = one._replace(until_ms=claim.until_ms, ended=claim.exact, over=key)
+                until_ms = claim.until_ms + SLACK_MS * claim.exact  # an end that was told is not doubted
+                one = one._replace(until_ms=until_ms, ended=claim.exact, over=key)
             yield one
         if not claim.calls and claim.kind != nobody:
             yield Candidate(claim.session, family_of(self._tx, claim.session), claim.kind)
