@@ -89,6 +89,22 @@ def is_gone(holder: Holder) -> bool:
     return began is None or (bool(began and holder.began) and began != holder.began)
 
 
+def is_past(holder: Holder) -> bool:
+    """Whether a holder is gone, or belongs to an earlier boot of this machine, or to another one."""
+    boot = holder.machine.partition("/")[0]
+    return is_gone(holder) or (bool(boot) and boot != _machine().partition("/")[0])
+
+
+def brief(holder: Holder) -> list[object]:
+    """Describe a process in short, without the name of its machine, for what is exported."""
+    return [holder.machine, holder.pid, holder.began]
+
+
+def is_same(one: Holder, other: Holder) -> bool:
+    """Whether two records describe one process."""
+    return brief(one) == brief(other)
+
+
 def seems_gone(holder: Holder, beat_ms: int, now_ms: int) -> bool:
     """Whether a holder is gone, or elsewhere and silent for too long."""
     return is_gone(holder) if is_near(holder) else now_ms - beat_ms > SILENT_SECONDS * 1000

@@ -24,7 +24,8 @@ from .. import codec
 from ..errors import Conflict, Error, NotFound
 from ..files import attribution, changes, journal, roots, states
 from ..files.attribution import OTHERS, Blame
-from ..files.authors import OUTSIDE, UNCLEAR, Author, Claim
+from ..files.authors import OUTSIDE, UNCLEAR, Author
+from ..files.candidates import Claim
 from ..files.disk import preview
 from ..files.disk._steps import MOVED
 from ..files.disk.identity import which
@@ -55,7 +56,10 @@ _UNKNOWN = Author("")
 
 
 class Then(NamedTuple):
-    """The files to go back to: their root, the scan behind which changes are taken back, and whose changes."""
+    """The files to go back to: their root, the scan behind which changes are taken back, and whose changes.
+
+    ``paths`` are taken back besides: those that an operation changed.
+    """
 
     root: str
     workspace: WorkspaceRow
@@ -63,6 +67,7 @@ class Then(NamedTuple):
     claim: Claim | None
     own: Collection[int] | None
     fork: SessionRow | None = None
+    paths: frozenset[bytes] = frozenset()
     aside: Mapping[str, str] = MappingProxyType({})  # what the operation that is reversed moved aside
 
 
@@ -190,12 +195,19 @@ class Rewind:
         """Compare what is on disk with what was there; without a snapshot there is nothing to go back to."""
         wanted, choice = trees.root(then.root).tree, self._choice
         asked = attribution.Question(then.workspace, then.scan, now, wanted, then.claim, then.own, then.fork)
+        if self._place is not None and self._left is None:
+            asked = asked._replace(when=self._place.when)
         self._blame = moment.read(attribution.blame, trees.load, asked)
         self._require_known(trees, now, wanted)
         yours = {path: verdict.root for path, verdict in self._blame.kept.items()}
         aside = {os.fsencode(path): os.fsencode(name) for path, name in then.aside.items()}
         return preview.plan(
-            trees.load, now, wanted, yours=yours, wants=choice.wants, overwrite=choice.overwrites, was_aside=aside
+            *(trees.load, now, wanted),
+            yours=yours,
+            wants=choice.wants,
+            overwrite=choice.overwrites,
+            was_aside=aside,
+            seen={*self._blame.by, *then.paths, *aside, *aside.values()} if then.scan else None,
         )
 
     def _before_it(self, moment: Moment, trees: Trees) -> Root | None:

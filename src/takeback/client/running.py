@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
@@ -105,7 +105,7 @@ class Running(Handle):
 
     def _take(self, wait: float, *, take_over: bool) -> None:
         """Take the lease, waiting for its holder; raises ``Busy`` if they still hold it."""
-        store, watch, left = self._store, _Watch(), self._left_running()
+        store, watch = self._store, _Watch()
 
         def check() -> bool | None:
             return self._try(watch, take_over) or None
@@ -115,7 +115,7 @@ class Running(Handle):
             watch.is_silent and waiting.until(store, check, 3 * presence.BEAT_SECONDS)
         ):
             raise Busy(_busy(self, watch.lease), holder=str(presence.decode(watch.lease.holder or b"{}")))
-        self._scan_after_taking(*left)
+        self._recover_after_taking()
 
     def _try(self, watch: _Watch, take_over: bool) -> bool:
         """Take the lease if it is free; otherwise return False, and ``watch`` has recorded the holder."""
@@ -126,6 +126,7 @@ class Running(Handle):
             why, now_ms = watch.judge(lease, store._clock.now_ms(), take_over), store._clock.now_ms()
             if why is None:
                 return False
+            self._scan_before_taking(lease)
             holder = presence.encode(presence.here(now_ms))
             wanted = runs.Wanted(holder, runs.last(lease), why, left)
             if self._take_now(wanted, now_ms):
@@ -212,9 +213,9 @@ class Running(Handle):
     ) -> Root | None:
         """Record what the workspace holds now; None if it is not captured.
 
-        Changes are attributed to ``who``; else to the calls that run through this handle or were ``left`` open; else to
-        ``idle``. If all of those are empty, the log is searched for open calls. Those ``left`` open were certainly at
-        work only up to ``until_ms``, and not later if that is ``exact``.
+        Changes are attributed to ``who``; else to the calls that run through this handle or are ``left`` open, and
+        those that the log has open; if there are none, to ``idle``. Those ``left`` were certainly at work only up to
+        ``until_ms``, and not later if that is ``exact``.
         """
         place = self._place()
         if place is None:
@@ -289,18 +290,20 @@ class Running(Handle):
             self.capture_error = f"the workspace {path!r} is gone; a rewind makes it again"
             return
         try:
-            self._scan_files(**how)  # type: ignore[arg-type]
+            done = self._scan_files(**how)  # type: ignore[arg-type]
+            if done is None and self._scans() and not os.path.isdir(self._seen.workspace):
+                self._owe(self.capture_error or "")
         except (Busy, Unsupported, StorageFull, BackendError, OSError) as error:
             self.capture_error = str(error)
-            self._owe(error)
+            self._owe(words.of_error(error))
 
     def _is_at_work(self, left: object) -> bool:
         """Whether this session has a call that may have changed files since the last scan."""
         return bool(left or self._running or self._owing or self._ask(calls.going_on))
 
-    def _owe(self, error: Exception) -> None:
+    def _owe(self, why: str) -> None:
         """Remember that a scan failed: what changed since the last good one belongs to the calls that ran meanwhile."""
-        why, running = words.of_error(error), tuple(sorted(self._running | self._owing))
+        running = tuple(sorted(self._running | self._owing))
         try:
             self._do(
                 timeline.failed,
@@ -309,6 +312,7 @@ class Running(Handle):
                 running,
                 why,
                 now_ms=self._store._clock.now_ms(),
+                holder=self._store._holder,
             )
             self._owing = frozenset()
         except Error:  # the store cannot be written either, so this handle remembers it
@@ -360,7 +364,7 @@ class Running(Handle):
             return
         try:
             if self._running:
-                self._scan_quietly()
+                self._scan_after_cut(self._running)
             elif self._capture.mode == "turns":
                 self._scan_quietly(who=snapshots.TURN_ANYWAY)
             elif not self._seen.tool_calls:
@@ -368,21 +372,22 @@ class Running(Handle):
         except Error as error:  # must not hide why the run ends
             self.capture_error = str(error)
 
-    def _left_running(self) -> tuple[list[str], int | None]:
-        """Return the calls that the previous holder left open, and when it last gave a sign of life."""
-        if not self._scans() or not self._seen.seq:
-            return [], None
-        lease = self._ask(sessions.find_lease)
-        return self._ask(calls.going_on), None if lease is None else max(lease.beat_ms, self._seen.updated_ms)
+    def _scan_after_cut(self, ended: Collection[str]) -> None:
+        """Scan for what calls did that were cut off; they stay open, but what changes from now on is not theirs."""
+        self._scan_quietly()
+        self._running -= frozenset(ended)
+        place, now_ms = timeline.at(self._seen.workspace), self._store._clock.now_ms()
+        self._do(timeline.ended, *self._key, place, tuple(sorted(ended)), now_ms=now_ms)
 
-    def _scan_after_taking(self, left: list[str], until_ms: int | None) -> None:
-        """Take back an interrupted rewind, and scan for what calls did that were cut off."""
-        if not self._scans():
-            return
-        place = self._place()
-        if left:
-            self._scan_quietly(left=left, until_ms=until_ms)
-        elif place is not None:
+    def _scan_before_taking(self, lease: LeaseRow | None) -> None:
+        """Scan for what the holder's calls did, while it is still known when that last gave a sign of life."""
+        if lease is not None and lease.holder is not None and self._scans() and self._ask(calls.going_on):
+            self._scan_quietly()
+
+    def _recover_after_taking(self) -> None:
+        """Take back an interrupted rewind."""
+        place = self._place() if self._scans() else None
+        if place is not None:
             try:
                 self._recover(place)
             except (Busy, StorageFull, BackendError) as error:

@@ -10,7 +10,8 @@ from .. import presence
 from ..clock import to_datetime
 from ..errors import Busy, LeaseLost, Unsupported
 from ..files import authors, changes
-from ..files.authors import CALLS, OUTSIDE, Claim
+from ..files.authors import OUTSIDE
+from ..files.candidates import Claim
 from ..files.journal import JournalRow
 from ..files.roots import Root
 from ..model import words
@@ -70,10 +71,10 @@ class SessionRewind(Rewind):
         self._facts = facts = moment.read(rewinds.look, session, self._goal)
         if facts.there is None or facts.workspace is None:
             return None
-        claim = Claim(facts.session, CALLS if facts.open else OUTSIDE, facts.open)
+        claim = Claim(facts.session, OUTSIDE)
         own = moment.read(authors.families, facts.session, self._choice.sessions)
         aside = {} if self._goal.files is None else self._goal.files.aside
-        return Then(facts.there, facts.workspace, facts.scan, claim, own, facts.session, aside)
+        return Then(facts.there, facts.workspace, facts.scan, claim, own, facts.session, aside=aside)
 
     def _describe(self, moment: Moment) -> None:
         facts = self._facts

@@ -58,7 +58,7 @@ class ToolRun:
         if self._session._scans():
             # Before the start is stored: what changed until now is not this call's doing.
             self._session._scan_before_start(self._paths)
-        self._call, self._place = self._session._start_call(*self._asked)
+        self._call, self._place = self._session._start_call(*self._asked, self._paths)
         self._held = self._session._held
         self._session._running |= {self._call.id}
         if self._held is not None:
@@ -73,7 +73,8 @@ class ToolRun:
             return  # its result could not be stored, but the tool did its work: the call stays open
         if error is not None and not isinstance(error, Exception):
             self._cut_output(error)
-            return  # interrupted: nobody knows what the tool did, so the call stays open
+            self._cut_off(error)
+            return  # interrupted: nobody knows whether the tool took effect, so the call stays open
         if error is None:
             self.result(None)
             return
@@ -116,6 +117,15 @@ class ToolRun:
             self._output._cut()
         except Error as failure:
             error.add_note(f"the tool's output so far could not be sealed: {failure}")
+
+    def _cut_off(self, error: BaseException) -> None:
+        """Record what the tool changed until it was interrupted: later changes are not its own."""
+        session = self._session
+        try:
+            if session._scans() and self._call is not None:
+                session._scan_after_cut([self._call.id])
+        except Error as failure:
+            error.add_note(f"the files that the tool changed could not be recorded: {failure}")
 
     def _finish(self, content: Any, *, success: bool) -> Message:
         if self.message is not None:

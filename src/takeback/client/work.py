@@ -251,10 +251,11 @@ class Working(Speaking):
         return self.tool_result(call, content, success=success, idempotency_key=idempotency_key)
 
     def _start_call(
-        self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool, tries: int
+        self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool, tries: int, paths: list[bytes] | None
     ) -> tuple[ToolCall, tuple[str, int]]:
         """Store that a tool starts; return the call, and the place of that record if it was made now."""
-        started = tool_runs.ToolStart(call_id, name, arguments, seq, fresh, tries, self._store._holder)
+        touched = None if paths is None else [fsdecode(path) for path in paths]
+        started = tool_runs.ToolStart(call_id, name, arguments, seq, fresh, tries, self._store._holder, touched)
         self._seen, call, place = self._do(
             tool_runs.start, self._store.scope, self.id, started, now_ms=self._store._clock.now_ms()
         )

@@ -55,7 +55,8 @@ class WorkspaceRewind(Rewind):
         self._facts = facts = moment.read(workspace_moves.look, self._store.scope, self._at, self._goal)
         if facts.since is None:
             return Then(facts.root, facts.workspace, facts.n, None, None)
-        return Then(facts.root, facts.workspace, facts.since, None, frozenset(), aside=facts.aside)
+        then = Then(facts.root, facts.workspace, facts.since, None, frozenset())
+        return then._replace(aside=facts.aside, paths=facts.paths)
 
     def _describe(self, moment: Moment) -> None:
         self.target_at = to_datetime(self._facts.at_ms)

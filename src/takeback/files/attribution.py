@@ -8,7 +8,7 @@ scan that it went back to.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from ..model import tree
@@ -17,8 +17,9 @@ from ..ops import log, sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..tables.files import TOUCHED, ScanRow, TouchedRow, WorkspaceRow
-from . import authors, roots, timeline
-from .authors import CALLS, OUTSIDE, RESTORE, SESSION, START, TURN, UNCLEAR, Author, Authors, Claim
+from . import authors, candidates, roots, timeline
+from .authors import CALLS, OUTSIDE, RESTORE, SESSION, START, TURN, UNCLEAR, Author, Authors
+from .candidates import Claim, When
 
 TOUCHED_SINCE = "INDEXED BY touched_scan WHERE scope = ? AND wid = ? AND n > ?"
 OTHERS = "others"
@@ -68,6 +69,7 @@ class Question(NamedTuple):
     claim: Claim | None
     own: Collection[int] | None
     fork: SessionRow | None = None
+    when: Callable[[bytes], When | None] = lambda path: None
 
 
 def blame(tx: Tx, load: Load, asked: Question) -> Blame:
@@ -96,7 +98,7 @@ def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
         judged, turn = Authors(tx, workspace, asked.claim), 0 if asked.claim is None else asked.claim.session.turns
         last = roots.read(tx, workspace.scope, workspace.root).tree
         for each in timeline.real(tree.differences(load, last, asked.now)):
-            yield _Change(each.path, judged.of(each, None), _NOW, turn, ("", 0), 0, None)
+            yield _Change(each.path, judged.of(each, asked.when(each.path)), _NOW, turn, ("", 0), 0, None)
     touched = dict[int, list[TouchedRow]]()
     for row in TOUCHED.all(tx, TOUCHED_SINCE, (workspace.scope, workspace.wid, asked.since)):
         touched.setdefault(row.n, []).append(row)
@@ -186,5 +188,5 @@ class _Families:
     def _of(self, sid: int) -> int:
         if sid not in self._known:
             row = sessions.find_number(self._tx, self._scope, sid)
-            self._known[sid] = sid if row is None else authors.family_of(self._tx, row)
+            self._known[sid] = sid if row is None else candidates.family_of(self._tx, row)
         return self._known[sid]

@@ -23,7 +23,8 @@ from ..ops.sessions import SessionRow
 from ..storage.base import Tx, scalar
 from ..tables.files import SEEN, SeenRow
 from . import roots, timeline
-from .authors import CALLS, OUTSIDE, SESSION, TURN, Claim
+from .authors import CALLS, OUTSIDE, SESSION, TURN
+from .candidates import Claim, When
 from .timeline import DirectoryAt
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class StoredScan(NamedTuple):
 
     ``base`` is the scan that it was compared with. ``who`` counts only if no call is open and the session never
     reported one; else it is those calls, or somebody outside. ``until_ms`` bounds how long calls that were cut off were
-    certainly at work, to the moment if ``exact``.
+    certainly at work, to the moment if ``exact``. ``gone`` are processes that were gone before it began.
     """
 
     root: str
@@ -65,7 +66,9 @@ class StoredScan(NamedTuple):
     exact: bool = False
     memory: str = ""
     seen: tuple[tuple[bytes, bytes | None], ...] = ()  # directories to remember; None means forget
-    ctime: Callable[[bytes], int | None] = lambda path: None
+    when: Callable[[bytes], When | None] = lambda path: None
+    gone: frozenset[tuple[object, ...]] = frozenset()
+    whole: bool = True  # not just some paths
 
 
 # ---------------------------------------------------------------------- recording
@@ -119,7 +122,7 @@ def record(
     if is_recorded(tx, session, taken.root):
         return session
     who, by = _in_short(session, scan)
-    told = claim.kind == CALLS and bool(claim.calls)
+    told = bool(claim.calls or by)
     return put(tx, session, taken.root, at=now, who=who, by=by, carried=before.root, now_ms=now_ms, told=told)
 
 
@@ -153,7 +156,16 @@ def _added(
         before, after = (roots.read(tx, scope, each).tree for each in (workspace.root, taken.root))
         changed = tree.differences(roots.loading(tx, scope), before, after)
     return workspace, *timeline.add(
-        tx, workspace, taken.root, changed, claim, now_ms=now_ms, holder=holder, ctime=taken.ctime
+        tx,
+        workspace,
+        taken.root,
+        changed,
+        claim,
+        now_ms=now_ms,
+        holder=holder,
+        when=taken.when,
+        gone=taken.gone,
+        whole=taken.whole,
     )
 
 
@@ -221,13 +233,13 @@ NEEDS = {KIND: _roots, ANNOUNCED: _announced}  # the contents that an entry of e
 def _claim(tx: Tx, session: SessionRow, taken: StoredScan) -> Claim:
     """Return what a session says of the changes since the last scan."""
     if taken.who == CALLS or taken.calls:
-        return Claim(session, CALLS, taken.calls, taken.until_ms, taken.exact, told=True)
+        return Claim(session, CALLS, taken.calls, taken.until_ms, taken.exact)
     if taken.who == TURN_ANYWAY:
         return Claim(session, TURN)
-    # A tool is about to start: calls that were announced with it do not run yet, but others of this session may.
-    found = tuple(calls.running(tx, session) if taken.who == OUTSIDE else calls.going_on(tx, session))
-    if found:
-        return Claim(session, CALLS, found)
+    if taken.who == OUTSIDE:  # a tool is about to start: what was announced with it does not run yet
+        return Claim(session, OUTSIDE, announced=False)
+    if calls.going_on(tx, session):
+        return Claim(session, OUTSIDE)
     told = session.tool_calls or sessions.decoded(sessions.detail(tx, session)).get("told")
     return Claim(session, OUTSIDE if told or taken.who is None else taken.who)
 

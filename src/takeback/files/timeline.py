@@ -11,7 +11,7 @@ other's files as changed back.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -20,12 +20,13 @@ from ..errors import Error
 from ..ids import new_id
 from ..model import tree
 from ..model.tree import Difference, Load
-from ..ops import sessions
+from ..ops import calls, sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import LOCK, Tx
 from ..tables.files import SCAN, TOUCHED, WORKSPACE, ScanRow, TouchedRow, WorkspaceRow
 from . import authors, roots
-from .authors import RESTORE, START, UNCLEAR, Author, Authors, Claim
+from .authors import OUTSIDE, RESTORE, START, UNCLEAR, Author, Authors
+from .candidates import Claim, When
 from .disk import apply, preview
 from .disk.identity import identity
 
@@ -50,6 +51,7 @@ class Behind(Error):
     """Somebody else recorded a scan meanwhile; scan again."""
 
     code = "behind"
+    gone: frozenset[tuple[object, ...]] = frozenset()  # processes that were gone when that was found
 
 
 class DirectoryAt(NamedTuple):
@@ -220,7 +222,8 @@ def opened(tx: Tx, scope: str, place: DirectoryAt, now_ms: int) -> WorkspaceRow:
         known = identity(place.path) or ""
         row = WorkspaceRow(scope, tx.next("workspace"), new_id(now_ms), *place, known, 0, "", [], [], {})
         return WORKSPACE.put(tx, row)
-    return _stored(tx, found, found._replace(path=place.path))
+    known = found.identity or identity(place.path) or ""  # unknown as long as it was never scanned
+    return _stored(tx, found, found._replace(path=place.path, identity=known))
 
 
 def require_tip(workspace: WorkspaceRow, root: str, base: int) -> None:
@@ -238,26 +241,32 @@ def add(
     *,
     now_ms: int,
     holder: bytes | None = None,
-    ctime: Callable[[bytes], int | None] = lambda path: None,
+    when: Callable[[bytes], When | None] = lambda path: None,
+    gone: Collection[tuple[object, ...]] = (),
+    whole: bool = True,
 ) -> tuple[WorkspaceRow, ScanRow | None]:
     """Add a scan; ``changed`` is what it found changed, None for a first one.
 
-    A scan that found nothing new is no step: then only what is remembered for the next one may change.
+    A scan that found nothing new is no step: then only what is remembered for the next one may change. Raises
+    ``Behind`` if the process of an open call is gone by now, but was not known to be ``gone`` before the scan began: it
+    may have changed files behind it.
     """
     known = _at_work(tx, workspace, claim, holder)
+    owed = [] if whole else known.owed  # some paths only: what was owed may be elsewhere
     if root == workspace.root:
-        return _stored(tx, workspace, known._replace(owed=[])), None
+        return _stored(tx, workspace, known._replace(owed=owed)), None
     n = workspace.tip + 1
     found = [] if changed is None else [*islice(real(changed), _MOST + 1)]
     bulk = changed is None or len(found) > _MOST
     judged, listed = Authors(tx, workspace, claim), list[TouchedRow]()
+    _require_known(judged, gone)
     if not workspace.root:
         given = [Author(START)]
     elif bulk:
         given = [judged.of_all()]
         listed = [TouchedRow(workspace.scope, workspace.wid, WHOLE, n, 0, "")]
     else:
-        touched = [(each, judged.of(each, ctime(each.path))) for each in found]
+        touched = [(each, judged.of(each, when(each.path))) for each in found]
         given = [*dict.fromkeys(author for _, author in touched)] or [judged.of_all()]
         number = {author: at for at, author in enumerate(given)}
         listed = [
@@ -265,8 +274,16 @@ def add(
             for each, author in touched
         ]
     row = _row(workspace, n, root, None if claim is None else claim.session, now_ms, given, bulk=bulk)
-    over = judged.over()
-    return _stored(tx, workspace, known._replace(tip=n, root=root, owed=[], over=over)), _put(tx, row, listed)
+    over = judged.over() if whole else known.over
+    return _stored(tx, workspace, known._replace(tip=n, root=root, owed=owed, over=over)), _put(tx, row, listed)
+
+
+def _require_known(judged: Authors, known: Collection[tuple[object, ...]]) -> None:
+    found = {tuple(presence.brief(each)) for each in judged.gone}
+    if not found.issubset(known):
+        error = Behind()
+        error.gone = frozenset(found)
+        raise error
 
 
 def _put(tx: Tx, row: ScanRow, touched: Sequence[TouchedRow]) -> ScanRow:
@@ -329,20 +346,38 @@ def _row(
 
 
 def failed(
-    tx: Tx, scope: str, session_id: str, place: DirectoryAt, running: Sequence[str], why: str, *, now_ms: int
+    tx: Tx,
+    scope: str,
+    session_id: str,
+    place: DirectoryAt,
+    running: Sequence[str],
+    why: str,
+    *,
+    now_ms: int,
+    holder: bytes | None = None,
 ) -> None:
-    """Record that a scan failed while calls were running: what the next good one finds is theirs."""
+    """Record that a scan failed while calls were running: what changed up to now may be theirs."""
     session = sessions.get(tx, scope, session_id)
     workspace = opened(tx, scope, place, now_ms)
-    owed = {sid: dict.fromkeys(ids) for sid, ids in workspace.owed}
-    if running:
-        owed.setdefault(session.sid, {}).update(dict.fromkeys(running))
-    new = workspace._replace(owed=[[sid, [*ids]] for sid, ids in owed.items()])
+    owed = {(sid, call): until for sid, call, until in workspace.owed}
+    owed |= {(session.sid, call_id): now_ms for call_id in running}
+    new = _at_work(tx, workspace, Claim(session, OUTSIDE), holder)
+    new = new._replace(owed=[[*key, until] for key, until in owed.items()][-authors.MOST_OVER :])
     last = scan_at(tx, workspace, workspace.tip)
     if last is None or (last.root, last.why, last.session) != (None, why, session.sid):  # the first of its kind
         row = _row(workspace, workspace.tip + 1, None, session, now_ms, [])
         new = new._replace(tip=SCAN.put(tx, row._replace(why=why)).n)
     _stored(tx, workspace, new)
+
+
+def ended(tx: Tx, scope: str, session_id: str, place: DirectoryAt, ids: Sequence[str], *, now_ms: int) -> None:
+    """Record that calls have ended which stay open in the log: what changes from now on is not theirs."""
+    session = sessions.get(tx, scope, session_id)
+    found = [each for call_id in ids if (each := calls.find_open(tx, session, call_id)) is not None]
+    workspace = opened(tx, scope, place, now_ms)
+    for known in (workspace, *authors.beside(tx, workspace)):
+        over = [*known.over, *([session.sid, call.id, call.start] for call in found)]
+        _stored(tx, known, known._replace(over=over[-authors.MOST_OVER :]))
 
 
 def _at_work(tx: Tx, workspace: WorkspaceRow, claim: Claim | None, holder: bytes | None) -> WorkspaceRow:
@@ -354,7 +389,7 @@ def _at_work(tx: Tx, workspace: WorkspaceRow, claim: Claim | None, holder: bytes
         return workspace
     by = {sid: each for sid, each in workspace.by.items() if sid != claim.session.sid}
     if len(by) >= 2 * _AT_WORK:
-        busy = {row.sid for row, _, _ in authors.running(tx, workspace)}
+        busy = {each.session.sid for each in Authors(tx, workspace, None).found}
         recent = [*by][-_AT_WORK:]
         by = {sid: each for sid, each in by.items() if sid in busy or sid in recent}
     return workspace._replace(by={**by, claim.session.sid: holder})
@@ -367,5 +402,12 @@ def _stored(tx: Tx, old: WorkspaceRow, new: WorkspaceRow) -> WorkspaceRow:
 
 
 def real(changed: Iterable[Difference]) -> Iterator[Difference]:
-    """Leave out what was not captured before or is not now: that is not a change."""
-    return (each for each in changed if tree.GAP not in (each.old and each.old.kind, each.new and each.new.kind))
+    """Leave out what was not captured before or is not now: that is not a change, nor is anything below it."""
+    gap: bytes | None = None  # the last directory that was not captured; its contents follow directly
+    for each in changed:
+        if gap is not None and each.path.startswith(gap):
+            continue
+        if tree.GAP in (each.old and each.old.kind, each.new and each.new.kind):
+            gap = each.path + b"/"
+        else:
+            yield each

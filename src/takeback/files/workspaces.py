@@ -22,7 +22,8 @@ from ..storage.base import Tx
 from ..storage.runner import ALONE, Reads, Runner
 from . import contents as contents
 from . import journal, roots, snapshots, timeline
-from .disk import scan, watch
+from .candidates import When
+from .disk import preview, scan, watch
 from .roots import Root
 from .snapshots import StoredScan, Swept
 from .timeline import DirectoryAt
@@ -224,6 +225,7 @@ class CapturedDirectory:
         self._mode = self._known_mode = b""  # of the directory itself, and as it is recorded
         self._gone: tuple[tuple[bytes, None], ...] = ()  # what to forget, as the whole directory is gone
         self.last = ""  # the root recorded last
+        self._dead: frozenset[tuple[object, ...]] = frozenset()  # processes known to be gone
         self.trees = Trees(runner)
         self.name = name_of(path)
         self._place = timeline.at(path)
@@ -247,16 +249,18 @@ class CapturedDirectory:
             for _ in range(_TRIES):
                 base = self._standing()
                 # Others have recorded what this process has not seen: what is remembered of other paths is stale.
-                kept = self._kept(paths if base.root == self.last else None)
+                some = paths if base.root == self.last else None
+                kept = self._kept(some)
                 if kept.root == base.root and (found := self._runner.read(recorder.known, self._place, kept.root)):
                     self.last = kept.root
                     return found, kept.value
                 try:
-                    return self._commit(kept, recorder, base.tip, _either(before, who())), kept.value
+                    done = self._commit(kept, recorder, base.tip, _either(before, who()), whole=some is None)
+                    return done, kept.value
                 except Swept:
                     self._scanner, paths = None, None
-                except timeline.Behind:
-                    paths = None
+                except timeline.Behind as behind:  # the last contents and notes were not stored with it
+                    self._scanner, paths, self._dead = None, None, self._dead | behind.gone
                 except BaseException:
                     self._scanner = None  # its notes were not stored
                     raise
@@ -286,9 +290,10 @@ class CapturedDirectory:
         finally:
             upload.stop()
 
-    def _commit(self, kept: _Kept, recorder: Recording[T], base: int, who: Who) -> T:
+    def _commit(self, kept: _Kept, recorder: Recording[T], base: int, who: Who, *, whole: bool) -> T:
         """Store the last batch and record the scan in one transaction."""
-        taken = StoredScan(kept.root, self._sweeps, self._place, base, *who, self.memory, self._notes(), self._ctime)
+        taken = StoredScan(kept.root, self._sweeps, self._place, base, *who, self.memory, self._notes())
+        taken = taken._replace(when=self.when, gone=self._dead, whole=whole)
         done = self._runner.write(_record, recorder, taken, kept.last, self._runner.clock.now_ms())
         self.last = kept.root
         return done
@@ -384,12 +389,18 @@ class CapturedDirectory:
     def _standing(self) -> _Standing:
         return self._runner.read(_standing, self._runner.scope, self._place)
 
-    def _ctime(self, path: bytes) -> int | None:
-        """Return when what is at a path was last changed, in milliseconds; None if nothing is there."""
-        try:
-            return os.lstat(os.path.join(os.fsencode(self.path), path)).st_ctime_ns // 1_000_000
-        except OSError:
-            return None
+    def when(self, path: bytes) -> When | None:
+        """Return when a path was last changed, as far as the system tells.
+
+        It came to be what it is when it was changed itself, or when a directory above it was moved; what was deleted,
+        at the latest when its directory was last changed.
+        """
+        root = os.fsencode(self.path)
+        own = _changed_at(os.path.join(root, path))
+        above = [_changed_at(os.path.join(root, each)) for each in preview.above_all(path)]
+        times = [each for each in (*above, own) if each is not None]
+        latest = max(times) if times else _changed_at(root)
+        return None if latest is None else When(own or 0, latest)
 
     def _notes(self) -> tuple[tuple[bytes, bytes | None], ...]:
         """Return what the last scan has to record for the next one."""
@@ -442,6 +453,14 @@ def _either(before: Who, after: Who) -> Who:
     """Join who was at work before and after a scan: a call that began meanwhile may have made the changes."""
     calls = tuple(dict.fromkeys((*before.calls, *after.calls)))
     return Who(None, calls, before.until_ms, before.exact) if calls else before
+
+
+def _changed_at(path: bytes) -> int | None:
+    """Return when what is at a path was last changed, in milliseconds; None if nothing is there."""
+    try:
+        return os.lstat(path).st_ctime_ns // 1_000_000
+    except OSError:
+        return None
 
 
 def _rules_of(limits: Limits, rules: tuple[str, ...]) -> str:

@@ -100,21 +100,38 @@ def going_on(tx: Tx, session: SessionRow) -> list[str]:
     """
     found = open_calls.known(open_calls.filled(tx, session)) or ()
     running = [call.id for call in found if call.is_running]
-    if running:
-        return running
-    waiting, turns = list[str](), dict[int, int]()
+    return running or [call.id for call in _announced_now(tx, session, found)]
+
+
+def begun(tx: Tx, session: SessionRow, *, announced: bool) -> list[OpenCall]:
+    """Return the open calls whose tool may be at work, even those recorded as lost.
+
+    Those only ``announced`` in this turn count, if at all, as long as none is running. A session that went back into
+    the middle of a call runs it no more.
+    """
+    found = open_calls.known(open_calls.filled(tx, session)) or ()
+    started = [call for call in found if call.start and _is_on_own_branch(tx, session, call.start)]
+    if not announced or any(call.is_running for call in started):
+        return started
+    return started + _announced_now(tx, session, found)
+
+
+def _is_on_own_branch(tx: Tx, session: SessionRow, seq: int) -> bool:
+    """Whether an entry was added to the branch at whose tip the session is."""
+    return bool(session.attached) and log.path_segments(tx, session, seq - 1, seq)[0].uid == session.uid
+
+
+def _announced_now(tx: Tx, session: SessionRow, found: Sequence[OpenCall]) -> list[OpenCall]:
+    """Return the calls of this turn that were announced and never started; none that waits for a person's yes."""
+    waiting, turns = list[OpenCall](), dict[int, int]()
     for call in reversed([call for call in found if not call.start]):
         if call.call not in turns:
             turns[call.call] = entry_at(tx, session, call.call)[1].turns
         if turns[call.call] < session.turns:
             break  # the rest are older still
-        waiting.append(call.id)
+        if call.ask <= call.answer:
+            waiting.append(call)
     return waiting[::-1]
-
-
-def running(tx: Tx, session: SessionRow) -> list[str]:
-    """Return the calls that were started and have no result, among the newest open ones."""
-    return [call.id for call in open_calls.known(open_calls.filled(tx, session)) or () if call.is_running]
 
 
 def process_of(holder: bytes | None) -> dict[str, Any] | None:
@@ -125,9 +142,23 @@ def process_of(holder: bytes | None) -> dict[str, Any] | None:
     return {"host": found.host, "pid": found.pid, "machine": found.machine, "began": found.began}
 
 
-def starter(tx: Tx, session: SessionRow, call: OpenCall) -> Holder | None:
-    """Return the process that runs a call; None if its start does not say."""
-    return _starter(entry_at(tx, session, call.start)[1]) if call.start else None
+class Start(NamedTuple):
+    """When a call was last started, or else announced; the process that runs it; and the paths that it touches.
+
+    The last two are None if they are not known.
+    """
+
+    at_ms: int
+    by: Holder | None
+    paths: list[str] | None
+
+
+def start_of(tx: Tx, session: SessionRow, call: OpenCall) -> Start:
+    """Read how a call was started."""
+    row = entry_at(tx, session, call.start or call.call)[1]
+    if not call.start or row.kind != CALL:
+        return Start(row.at_ms, None, None)
+    return Start(row.at_ms, _starter(row), codec.decode(row.body).get("paths") if row.body is not None else None)
 
 
 def _starter(row: EntryRow) -> Holder | None:
@@ -232,12 +263,14 @@ def start(
     fresh: bool = False,
     again: bool = False,
     process: Mapping[str, Any] | None = None,
+    paths: Sequence[str] | None = None,
 ) -> tuple[ToolCall, Draft | None]:
     """Prepare the start of a call: the open one with this id if a message announced it, else a new call.
 
     A call that is already running returns no draft: a start is never recorded twice. A call whose outcome is unknown
     is started only with ``again``. A ``fresh`` id was just generated, so it need not be searched for. ``process`` is
-    the one that runs the tool: once it is gone, the outcome of the call is unknown.
+    the one that runs the tool: once it is gone, the outcome of the call is unknown. ``paths`` are all that it touches
+    in the workspace, if the caller knows.
     """
     marks: tuple[tuple[str, str], ...] = (("start", call_id),)
     waiting = None if fresh else find_open(tx, session, call_id)
@@ -258,6 +291,7 @@ def start(
         body = {"call_id": call_id, "name": name, "arguments": arguments}
         marks, adds = (("call", call_id), *marks), Numbers(tool_calls=1)
     body |= {"process": dict(process)} if process is not None else {}
+    body |= {"paths": [*paths]} if paths is not None else {}
     call = msgspec.structs.replace(call, status="running", attempts=call.attempts + 1)
     return call, Draft(CALL, codec.encode(body), adds=adds, more=More(calls=marks))
 

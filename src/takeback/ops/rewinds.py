@@ -19,7 +19,7 @@ from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.files import WorkspaceRow
 from ..tables.sessions import LeaseRow, SessionRow
-from . import branches, calls, entries, leases, moves, operations, sessions, subagents, undo, work
+from . import branches, entries, leases, moves, operations, sessions, subagents, undo, work
 from . import subagent_points as below
 from .moves import Target
 from .operations import NO_FILES, Beside, OperationRow, View
@@ -43,7 +43,6 @@ class MoveFacts(NamedTuple):
     scan: int  # the scan behind which changes are to be taken back
     elsewhere: str  # the directory in which the files at the point were captured, if it is not the session's own
     is_quiet: bool  # both ends hold the same conversation, with only snapshots between them
-    open: tuple[str, ...]  # calls that may be running
     below: dict[str, list[Any]]
     apart: tuple[str, ...]  # workspaces of sub-agents other than the session's own
     work: bool  # whether tasks, plan, notes or state differ at the point
@@ -118,7 +117,6 @@ def look(tx: Tx, session: SessionRow, goal: Goal) -> MoveFacts:
         scan,
         elsewhere,
         point.seq == parting.seq and session.seq - parting.seq == between,
-        tuple(calls.going_on(tx, session)) if session.workspace else (),
         moved,
         tuple(sorted({each.workspace for each in children if each.id in moved} - {"", session.workspace})),
         _work_of(tx, session) != _work_of(tx, there),

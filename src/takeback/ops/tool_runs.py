@@ -37,6 +37,7 @@ class ToolStart(NamedTuple):
     fresh: bool = False
     tries: int = 0
     holder: bytes | None = None
+    paths: list[str] | None = None  # all that it touches, if that is known
 
 
 class ToolOutcome(NamedTuple):
@@ -62,6 +63,7 @@ def start(
         fresh=run.fresh,
         again=run.tries > 0,
         process=calls.process_of(run.holder),
+        paths=run.paths,
     )
     if draft is None:
         return session, call, NOWHERE

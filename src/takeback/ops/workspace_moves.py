@@ -5,9 +5,10 @@ Such a move belongs to the workspace and to no session. It is an operation like 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
 from ..errors import NotFound
@@ -46,6 +47,7 @@ class FilesAt(NamedTuple):
     at_ms: int
     since: int | None
     running: tuple[tuple[SessionRow, bytes], ...]  # sessions with calls that run here, and their processes
+    paths: frozenset[bytes] = frozenset()  # what the operation that is reversed changed
     aside: Mapping[str, str] = MappingProxyType({})  # what the operation that is reversed moved aside
 
 
@@ -57,7 +59,7 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
             f"the files of {place.path!r} were never captured; run a session there (takeback run), or guard it"
             " (takeback guard)"
         )
-    running = tuple((row, holder) for row, _, holder in authors.running(tx, workspace))
+    running = tuple(authors.running(tx, workspace))
     if goal.operation is not None:
         row = operations.find(tx, scope, goal.operation)
         before = codec.decode(row.before)["files"]
@@ -65,12 +67,16 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
         since = codec.decode(row.after)["files"]["scan"][1]
         scan = timeline.scan_at(tx, workspace, n)
         at_ms, aside = row.at_ms if scan is None else scan.at_ms, before.get("aside", {})
-        return FilesAt(workspace, n, root, at_ms, since, running, aside)
+        return FilesAt(workspace, n, root, at_ms, since, running, _paths(before), aside)
     n = _scan_of(tx, workspace, goal)
     found = None if n is None else timeline.good_before(tx, workspace, n + 1)
     if found is None or found.root is None:
         raise NotFound(f"nothing is known of the files of {place.path!r} at that moment; see its timeline")
     return FilesAt(workspace, found.n, found.root, found.at_ms, None, running)
+
+
+def _paths(files: dict[str, Any]) -> frozenset[bytes]:
+    return frozenset(os.fsencode(path) for path in files["paths"])
 
 
 def _scan_of(tx: Tx, workspace: WorkspaceRow, goal: WorkspaceGoal) -> int | None:

@@ -42,7 +42,7 @@ def is_away(row: WorkspaceRow) -> bool:
 
 def workspace_of(tx: Tx, row: WorkspaceRow, chosen: Container[int] | None) -> WorkspaceRecord:
     """Name the sessions of a workspace; only those that are ``chosen``."""
-    known = {*(sid for sid, _ in (*row.owed, *row.over)), *row.by}
+    known = {*(sid for sid, _, _ in (*row.owed, *row.over)), *row.by}
     return WorkspaceRecord(row, _names(tx, row.scope, known, chosen))
 
 
@@ -65,10 +65,15 @@ def _numbers(tx: Tx, scope: str, names: dict[int, str]) -> dict[int, int]:
     return {sid: row.sid for sid, row in found.items() if row is not None}
 
 
-def _who(said: Iterable[Any], numbers: dict[int, int], *, known_only: bool = False) -> Who:
+def _ended(said: Iterable[Any], numbers: dict[int, int]) -> list[list[Any]]:
+    """Return calls that ended, with the numbers that their sessions have here; those of others are left out."""
+    return [[numbers[sid], call, at] for sid, call, at in said if sid in numbers]
+
+
+def _who(said: Iterable[Any], numbers: dict[int, int]) -> Who:
     """Renumber sessions; one that is not here is 0, without its calls."""
     found = {numbers.get(sid, 0): [*ids] if sid in numbers else [] for sid, ids in said}
-    return [[sid, ids] for sid, ids in found.items() if sid or not known_only]
+    return [[sid, ids] for sid, ids in found.items()]
 
 
 # ---------------------------------------------------------------------- deciding
@@ -120,8 +125,8 @@ def put_workspace(tx: Tx, record: WorkspaceRecord, left_out: list[str]) -> int:
         wid=tx.next("workspace") if there is None else there.wid,
         root="",
         missing=mine.tip,
-        owed=_who(mine.owed, numbers, known_only=True),
-        over=_who(mine.over, numbers, known_only=True),
+        owed=_ended(mine.owed, numbers),
+        over=_ended(mine.over, numbers),
         by={numbers[sid]: holder for sid, holder in mine.by.items() if sid in numbers},
     )
     if there is None:

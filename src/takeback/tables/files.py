@@ -17,8 +17,8 @@ class WorkspaceRow(NamedTuple):
     # packed from here on
     tip: int  # the number of its last scan
     root: str  # what that scan found; empty before the first one
-    owed: Any  # calls that ended without a scan
-    over: Any  # calls that are open in the log, but are known to have ended
+    owed: Any  # calls that ended without a good scan: session, call, and when
+    over: Any  # calls that are open in the log, but are known to have ended: session, call, entry of the start
     by: Any  # which process last scanned for a session
     missing: int = 0  # how many numbers up to the last one have no scan here
 

@@ -12,7 +12,7 @@ to a free name next to it, and undo moves it back.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from ...model import names, tree
@@ -57,13 +57,15 @@ def plan(
     wants: Callable[[bytes], bool] = lambda path: True,
     overwrite: Callable[[bytes], bool] = lambda path: False,
     was_aside: Mapping[bytes, bytes] | None = None,
+    seen: Container[bytes] | None = None,
 ) -> FilePlan:
     """Plan how tree ``now`` becomes tree ``wanted``, except that somebody else's edits end as they left them.
 
     Only paths that are ``wants`` change. ``was_aside`` maps paths to what an operation that is now reversed moved
-    aside: it moves back, or moves aside again.
+    aside: it moves back, or moves aside again. If it is known what was ``seen`` to change since, nothing else changes:
+    what came to be while it was not captured is nobody's to take back.
     """
-    return _Planner(load, now, wanted, yours, wants, overwrite, was_aside or {}).run()
+    return _Planner(load, now, wanted, yours, wants, overwrite, was_aside or {}, seen).run()
 
 
 class _Planner:
@@ -78,7 +80,9 @@ class _Planner:
         wants: Callable[[bytes], bool],
         overwrite: Callable[[bytes], bool],
         was_aside: Mapping[bytes, bytes],
+        seen: Container[bytes] | None,
     ) -> None:
+        self._seen = seen
         self._load, self._now, self._wanted = load, now, wanted
         self._yours, self._wants, self._overwrite = yours, wants, overwrite
         self._aside, self._asides = was_aside, frozenset(was_aside.values())
@@ -128,6 +132,8 @@ class _Planner:
             return self._sort_gap(path, old, new)
         if path in self._yours and not self._overwrite(path):
             self._kept[path] = None
+        elif self._seen is not None and path not in self._seen and not self._overwrite(path):
+            self._stays[path] = Stay("it changed while it was not captured", removal=new is None, force=True)
         else:
             self._steps[path] = Step(path, old, new)
         return True

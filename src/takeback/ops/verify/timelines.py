@@ -28,7 +28,7 @@ _LONGEST = 4096
 _KINDS = frozenset(authors.KINDS)
 _ACTIONS = frozenset({"create", "overwrite", "delete", "mkdir", "rmdir", "chmod", "link"})
 _Authors = list[tuple[str, list[tuple[int, list[str]]]]]
-_Who = list[tuple[int, list[str]]]
+_Ended = list[tuple[int, str, int]]
 
 
 def rules(trees: TreeChecks) -> tuple[Check, ...]:
@@ -60,7 +60,7 @@ def identity_fault(row: WorkspaceRow) -> str:
 
 def work_fault(row: WorkspaceRow) -> str:
     """Return what is wrong with what a workspace says of those who are at work there."""
-    readable = _is(row.owed, _Who) and _is(row.over, _Who) and _is(row.by, dict[int, bytes])
+    readable = _is(row.owed, _Ended) and _is(row.over, _Ended) and _is(row.by, dict[int, bytes])
     return "" if readable and all(map(is_holder, row.by.values())) else "who is at work in it cannot be read"
 
 

@@ -38,11 +38,23 @@ def blocking(handle: Any) -> Any:
     return getattr(handle, "_sync", handle)
 
 
-def die(session: Session) -> None:
-    """Make the holder of a session look killed with kill -9: no lease is released, no stream sealed."""
+def doom(session: Session) -> None:
+    """Let the calls of a session from now on, until ``die``, be started by a process that does not exist."""
+    blocking(session)._store._made_holder = _dead()
+
+
+def _dead() -> bytes:
+    return presence.encode(msgspec.structs.replace(presence.here(0), pid=_NOBODY))
+
+
+def die(session: Session, *, beat_ms: int | None = None) -> None:
+    """Make the holder of a session look killed with kill -9: no lease is released, no stream sealed.
+
+    ``beat_ms`` is when it last gave a sign of life.
+    """
     inner = blocking(session)
     store, held = inner._store, inner._held
-    dead = presence.encode(msgspec.structs.replace(presence.here(0), pid=_NOBODY))
+    dead, store._made_holder = _dead(), None
     if held is not None:
         held.over, inner._held = True, None
         store._keeper.drop(held)
@@ -54,7 +66,7 @@ def die(session: Session) -> None:
         row = sessions.get(tx, store.scope, inner.id)
         lease = sessions.find_lease(tx, row)
         if held is not None and lease is not None:
-            leases.put(tx, lease._replace(holder=dead))
+            leases.put(tx, lease._replace(holder=dead, beat_ms=lease.beat_ms if beat_ms is None else beat_ms))
         for each in streams.of_session(tx, row):
             STREAM.update(tx, each, each._replace(holder=dead))
 

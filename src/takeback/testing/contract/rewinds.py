@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from takeback import Conflict, Invalid, NotFound, Rewind, Store
 
-from .base import die, said
+from .base import die, doom, said
 from .files import Folders, change, tree_of
 
 
@@ -456,15 +457,39 @@ class FileRewinds(Folders):
             assert (work / "src" / "b.py").read_text() == "theirs\n"
 
     @pytest.mark.feature("F1", "F4")
-    def test_what_calls_did_that_died_with_their_process_is_theirs(self, store: Store, work: Path) -> None:
+    def test_what_calls_did_before_the_last_sign_of_life_of_their_process_is_theirs(
+        self, store: Store, work: Path
+    ) -> None:
         session = store.session("s", workspace=work)
         session.user("first")
         point, before = session.checkpoint("c"), tree_of(work)
+        doom(session)
         run = session.tool("bash", id="c1")
         run.__enter__()
         change(work, {"a.txt": "two\n", "new": "n"})
-        die(session)
+        die(session, beat_ms=time.time_ns() // 1_000_000 + 1000)
         with store.session("s", workspace=work, take_over=True) as again:
             assert {each.path: each.call_id for each in again.files()} == {"a.txt": "c1", "new": "c1"}
             again.rewind(point)
+            assert tree_of(work) == before
+
+    @pytest.mark.feature("F1", "F4")
+    @pytest.mark.trial("T35")
+    def test_what_changed_after_the_last_sign_of_life_of_a_process_is_unclear(self, store: Store, work: Path) -> None:
+        session = store.session("s", workspace=work)
+        session.user("first")
+        point, before = session.checkpoint("c"), tree_of(work)
+        doom(session)
+        run = session.tool("bash", id="c1")
+        run.__enter__()
+        change(work, {"a.txt": "two\n"})
+        die(session)
+        with store.session("s", workspace=work, take_over=True) as again:
+            change(work, {"src/b.py": "mine\n"})
+            again.user("second")
+            preview = again.preview_rewind(point)
+            assert ([*preview.unclear], preview.kept) == (["a.txt"], ("src/b.py",))
+            assert preview.files == ()
+            again.rewind(point, overwrite=["a.txt"])
+            change(work, {"src/b.py": "b = 1\n"})
             assert tree_of(work) == before
