@@ -62,7 +62,7 @@ def test_a_pipe_from_one_store_into_another(work: World) -> None:
 
 
 def test_all_of_a_workspace_and_of_the_store(work: World) -> None:
-    assert work.ok("export", "--here", "-o", "here.jsonl").out == "here.jsonl: 2 sessions, 46 lines\n"
+    assert work.ok("export", "--here", "-o", "here.jsonl").out == "here.jsonl: 2 sessions, 50 lines\n"
     assert work.ok("export", "--all", "-o", "all.jsonl", "--json").document["sessions"] == 3
     assert work.run("export", "oauth", "--all").code == 2
     assert work.run("-C", "/", "export", "--here").code == 4

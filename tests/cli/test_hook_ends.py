@@ -130,6 +130,24 @@ def test_what_you_edit_after_a_denial_is_yours(world: World, agents: Callable[..
 
 
 @pytest.mark.trial("T35")
+def test_a_guard_and_a_rewind_find_out_that_a_call_was_denied(world: World, agents: Callable[..., Running]) -> None:
+    claude = agents()
+    claude.event("UserPromptSubmit", prompt="Fetch it")
+    claude.begin("Bash", BASH)
+    claude.write_result("toolu_01ABC123", REJECTED)
+    (world.project / "app.py").write_text("my own edit\n")
+    world.ok("guard", "--once")  # Claude Code is still alive, and waits for the next prompt
+    (scan,) = [each for each in world.ok("timeline", "--json").document["scans"] if each["changes"]]
+    assert [(each["path"], each["kind"]) for each in scan["changes"]] == [("app.py", "outside")]
+    assert _calls(world) == [("failed", REJECTED)]
+    claude.begin("Bash", BASH, "toolu_again")
+    claude.write_result("toolu_again", REJECTED)
+    (world.project / "other.py").write_text("my own file\n")
+    world.ok("rewind", FIRST, "-y")
+    assert sorted(path.name for path in world.project.iterdir()) == ["app.py", "other.py"]
+
+
+@pytest.mark.trial("T35")
 def test_what_a_call_did_before_it_was_interrupted_is_its_own(world: World, agents: Callable[..., Running]) -> None:
     claude = agents()
     claude.event("UserPromptSubmit", prompt="Slow")

@@ -15,7 +15,7 @@ PREVIEW = [
     "  work          tasks, plan, notes and state as they were then",
     "  files         D new.py +0 -1   (created by bash in turn 2)",
     "                M pool.py +1 -1   (changed by bash in turn 2)",
-    "  kept          ! yours.txt changed from outside, left alone (--overwrite yours.txt restores it)",
+    "  kept          ! yours.txt changed from outside, left alone (--overwrite yours.txt deletes it)",
 ]
 
 
@@ -90,8 +90,13 @@ def test_the_plan_names_the_session_that_also_changed_a_path_and_what_was_not_ca
     (others,) = [line for line in lines if line.startswith("  others")]
     assert others.startswith("  others        ! api.py changed later by bash of session 'other', left alone")
     assert f"--with {other.id}" in others
+    for path in (".env", "build"):
+        assert f"  stays         ! {path} is not removed: what is there now is not captured (ignored)" in lines
+    work.ok("checkpoint", "later", "-s", "fix-retry")
+    (work.project / "pool.py").unlink()
+    lines = work.ok("rewind", "fix-retry:later", "-n").out.splitlines()
     for missed in (".env (ignored)", "build/ (ignored, 3 files)"):
-        assert any(line.startswith("  not captured") and missed in line for line in lines)
+        assert f"  not captured  {missed}; it does not come back" in lines
     assert (document["others"], document["other_sessions"]) == (["api.py"], {"api.py": other.id})
 
 

@@ -96,7 +96,7 @@ def test_an_event_of_a_hook_loads_only_what_it_uses(long: World) -> None:
     event = json.dumps({**EVENT, "cwd": str(long.project)})
     for _ in range(2):  # the first one also scans the workspace for the first time
         ran = _ran(long.project, RUN, "hook", "claude-code", given=event)
-    _judge(ran, 122, HEAVY)
+    _judge(ran, 131, HEAVY)
 
 
 def test_opening_and_appending_loads_only_what_it_uses(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,32 @@ def test_a_call_of_a_living_process_runs_for_everybody(tmp_path: Path) -> None:
         with takeback.open(tmp_path / "store.db", read_only=True) as reader:
             assert [each.status for each in reader.get_session("work").pending_calls()] == ["running"]
         run.result("made")
+
+
+@pytest.mark.trial("T35")
+@pytest.mark.parametrize("ended", [True, False])
+def test_what_changed_after_a_known_end_is_somebody_elses_and_else_unclear(tmp_path: Path, ended: bool) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "gone.txt").write_text("x\n")
+    with takeback.open(tmp_path / "store.db") as store:
+        session = store.session("work", workspace=work, hold=False, capture="manual")
+        start = session.user("go on")
+        session.capture_files()
+        call = session.tool("bash", {"command": "make"}).__enter__().call
+        (work / "before.txt").write_text("by the call\n")
+        time.sleep(0.05)  # the clock of a file system may be coarse
+        until = datetime.now(UTC)
+        time.sleep(0.05)
+        (work / "after.txt").write_text("by somebody\n")
+        (work / "gone.txt").unlink()  # when that was, nothing tells
+        session.capture_files(calls=[call], until=until, ended=ended)
+        session.resolve_call(call, "interrupted", success=False)
+        plan = session.preview_rewind(start)
+        assert [each.path for each in plan.files] == ["before.txt"]
+        assert (plan.kept, sorted(plan.unclear)) == (
+            (("after.txt",), ["gone.txt"]) if ended else ((), ["after.txt", "gone.txt"])
+        )
+        for wrong in ({"until": until}, {"ended": True}, {"calls": [call], "ended": True}, {"until": "now"}):
+            with pytest.raises(takeback.Invalid):
+                session.capture_files(**wrong)  # type: ignore[arg-type]

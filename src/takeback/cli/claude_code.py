@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..client.session import Session
 from ..client.store import Store
 from ..errors import Conflict, Error, Invalid, NotFound
-from ..model.tools import ToolCall
 from ..model.work import TASK_STATES, Task
 from . import claude_transcript
-from .claude_transcript import CallEnd
+
+if TYPE_CHECKING:
+    from ..model.tools import ToolCall
+    from .claude_transcript import CallEnd
 
 AGENT = "claude-code"
 CAPTURE_OFF = "files are not captured"  # a key in the session's state; its value is the reason
@@ -286,6 +288,8 @@ def settle(
     What changed until then is theirs. What changed later is not; if nobody knows when a call ended, it is unclear.
     """
     waiting = [call for call in session.pending_calls() if call.id != but]
+    if not waiting:
+        return
     known = claude_transcript.ends(path, [call.id for call in waiting])
     over = waiting if every else [call for call in waiting if call.id in known]
     if not over:
@@ -293,7 +297,7 @@ def settle(
     if len(over) == len(waiting) and not (but and any(call.id == but for call in session.pending_calls())):
         look(session, calls=over, **_until(session, over, known))
     for call in over:
-        end = known.get(call.id) or CallEnd(0, UNTOLD, False)
+        end = known.get(call.id) or claude_transcript.CallEnd(0, UNTOLD, False)
         try:
             session.resolve_call(call, end.text, success=end.success)
         except (Conflict, NotFound):  # its end was reported just now

@@ -12,22 +12,20 @@ from msgspec.structs import replace
 
 from .. import codec
 from ..errors import Invalid
-from ..files import changes, journal
-from ..files.workspaces import Trees
+from ..files import changes, journal, workspaces
 from ..ids import is_id
 from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
 from ..ops import checkpoints, moves, operations, rewinds, undo
 from ..ops import points as points_ops
-from . import arguments, points
+from . import arguments, points, rewind_choice, session_rewind
 from .files import Files, write_files
-from .rewind_choice import RewindChoice, choice_of
-from .session_rewind import SessionRewind
 
 if TYPE_CHECKING:
     from .points import Point
     from .rewind import Rewind
+    from .rewind_choice import RewindChoice
     from .session import Session
 
 
@@ -84,7 +82,7 @@ class Moving(Files):
         are taken back too, or is ``"all"``; their conversations stay. Without ``conversation`` only files go back,
         without ``files`` only the conversation does.
         """
-        choice = choice_of(self._path_in, overwrite, paths, sessions)
+        choice = rewind_choice.choice_of(self._path_in, overwrite, paths, sessions)
         return self._planned(target, files, conversation, choice, shown=True)
 
     def rewind(
@@ -105,7 +103,7 @@ class Moving(Files):
         is ``preview_rewind`` and ``apply`` in one call.
         """
         points.target_of(target)  # an invalid point is reported before anything else
-        given = choice_of(self._path_in, overwrite, paths, sessions)
+        given = rewind_choice.choice_of(self._path_in, overwrite, paths, sessions)
         call = self._store._call(idempotency_key, _asked(target, files, conversation, given))
         earlier = self._done_before(call)
         if earlier is not None:
@@ -127,7 +125,9 @@ class Moving(Files):
         if not files and not conversation:
             raise Invalid("files and conversation are both False, so nothing would go back; set at least one of them")
         goal = rewinds.Goal("rewind", points.target_of(target), _asked(target, files, conversation, choice))
-        return SessionRewind(self, target, goal, files=files, conversation=conversation, choice=choice, shown=shown)
+        return session_rewind.SessionRewind(
+            self, target, goal, files=files, conversation=conversation, choice=choice, shown=shown
+        )
 
     def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
         """Return what ``undo`` would do to the conversation and files."""
@@ -141,7 +141,7 @@ class Moving(Files):
         found = self._store._read(undo.to_take_up, *self._key, kind, wanted)
         goal = rewinds.goal_of(found, kind, wanted)
         files = goal.alone or operations.moved_files(found)
-        return SessionRewind(self, found.id, goal, files=files, conversation=not goal.alone, shown=shown)
+        return session_rewind.SessionRewind(self, found.id, goal, files=files, conversation=not goal.alone, shown=shown)
 
     def _moves_files(self, kind: str, wanted: str | None) -> bool:
         """Whether an undo or redo concerns an operation that changed files."""
@@ -240,7 +240,9 @@ class Moving(Files):
         elif (earlier := self._done_before(call)) is None:
             done = write_files(self, at, place, lambda row: operate(row=row))
         else:
-            changes.clear(self._store._runner, Trees(self._store._runner), place)  # it may have been killed at the end
+            changes.clear(
+                self._store._runner, workspaces.Trees(self._store._runner), place
+            )  # it may have been killed at the end
             done = earlier
         return self._store._session(*self._store._read(moves.forked_session, self._store.scope, done.id))
 
@@ -263,12 +265,12 @@ class Moving(Files):
 
     def _planned_switch(self, name: str, *, shown: bool) -> Rewind:
         goal = rewinds.Goal("switch", points_ops.Target(tip_of=name, attached=True), ["switch", name, "files"])
-        return SessionRewind(self, name, goal, shown=shown)
+        return session_rewind.SessionRewind(self, name, goal, shown=shown)
 
 
 def _asked(target: Point, files: bool, conversation: bool, choice: RewindChoice) -> list[Any]:
     """Describe a rewind for comparing two requests with one idempotency key."""
-    plain = files and conversation and choice == RewindChoice()
+    plain = files and conversation and choice == rewind_choice.RewindChoice()
     more = [] if plain else [files, conversation, sorted(map(os.fsdecode, choice.overwrite))]
     if choice.paths is not None or choice.sessions:
         more += [choice.paths and sorted(map(os.fsdecode, choice.paths)), sorted(choice.sessions)]

@@ -22,10 +22,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import codec, presence
 from ..errors import BackendError, Busy, Closed, Error, Invalid, LeaseLost, StorageFull, Unsupported
-from ..files import changes, journal, snapshots, timeline, workspaces
-from ..files.authors import CALLS, OUTSIDE, SESSION, TURN
+from ..files import authors, changes, journal, snapshots, timeline, workspaces
 from ..files.disk import paths, scan
-from ..files.workspaces import Who
 from ..model import words
 from ..model.capture import Capture
 from ..model.entry import Draft
@@ -39,7 +37,7 @@ from .handle import Handle
 
 if TYPE_CHECKING:
     from ..files.roots import Root
-    from ..files.workspaces import CapturedDirectory
+    from ..files.workspaces import CapturedDirectory, Who
 
 S = TypeVar("S", bound="Running")
 _LARGEST_RESULT = 1 << 20
@@ -194,9 +192,17 @@ class Running(Handle):
         path = self._seen.workspace
         if not path or self._capture.mode == "off":
             return None
-        why = workspaces.why_not(path)
+        why = self._unfit(path)
         self.capture_error = f"the workspace {path!r} is not captured: {why}" if why else None
         return None if why else self._any_place(path)
+
+    def _unfit(self, path: str) -> str | None:
+        """Return why a workspace cannot be captured; None if it can be. One that was captured may be gone."""
+        why = workspaces.why_not(path)
+        if why is None and workspaces.is_gone(path):
+            known = self._store._read(timeline.find, self._store.scope, timeline.at(path))
+            why = None if known is not None and known.root else "it does not exist"
+        return why
 
     def _any_place(self, path: str) -> CapturedDirectory:
         given = self._capture
@@ -253,9 +259,9 @@ class Running(Handle):
         self, who: str | None, idle: str | None, left: Sequence[str], until_ms: int | None, exact: bool
     ) -> Who:
         if who is not None:
-            return Who(who)
+            return workspaces.Who(who)
         running = tuple(left) or tuple(sorted(self._running | self._owing))
-        return Who(None if running else idle, running, until_ms, exact)
+        return workspaces.Who(None if running else idle, running, until_ms, exact)
 
     def _scan_by_hand(self) -> None:
         """Record the files because a caller asks for it.
@@ -263,7 +269,7 @@ class Running(Handle):
         In a session that never reports calls nobody knows who changed what, so the changes are the session's own.
         """
         manual = self._capture.mode == "manual"
-        self._scan_files(who=CALLS if manual else None, idle=SESSION)
+        self._scan_files(who=authors.CALLS if manual else None, idle=authors.SESSION)
 
     def _why_not_captured(self) -> str | None:
         """Return why this session's files are unknown; None if it has no workspace, or is captured."""
@@ -272,7 +278,7 @@ class Running(Handle):
             return None
         if self._capture.mode == "off":
             return f"{path} (capture is off)"
-        why = workspaces.why_not(path)
+        why = self._unfit(path)
         return f"{path} ({why})" if why else None
 
     def _captures(self) -> bool:
@@ -337,11 +343,11 @@ class Running(Handle):
         elif not marks and mode == "turns":
             self._scan_quietly(who=snapshots.TURN_ANYWAY)
         elif not marks and not self._seen.tool_calls:
-            self._scan_quietly(idle=TURN)
+            self._scan_quietly(idle=authors.TURN)
 
     def _scan_before_start(self, paths: Iterable[bytes] | None) -> None:
         if self._capture.mode == "calls":
-            self._scan_quietly(paths=paths, idle=OUTSIDE)
+            self._scan_quietly(paths=paths, idle=authors.OUTSIDE)
 
     def _scan_before_result(self, paths: Iterable[bytes] | None = None) -> None:
         if self._capture.mode == "calls":
@@ -357,7 +363,7 @@ class Running(Handle):
             elif self._capture.mode == "turns":
                 self._scan_quietly(who=snapshots.TURN_ANYWAY)
             elif not self._seen.tool_calls:
-                self._scan_quietly(idle=TURN)
+                self._scan_quietly(idle=authors.TURN)
         except Error as error:  # must not hide why the run ends
             self.capture_error = str(error)
 

@@ -116,8 +116,10 @@ class Authors:
                 holder = presence.decode(seen)
             known = holder is not None and presence.is_known(holder)
             found.setdefault(presence.is_gone(holder) if holder is not None and known else None, []).append(call_id)
+        lease = sessions.find_lease(self._tx, session)
+        sign_ms = max(session.updated_ms, 0 if lease is None else lease.beat_ms)  # its last sign of life
         for gone, some in found.items():
-            made = self._candidate(session, CALLS, tuple(some), None if gone is False else session.updated_ms)
+            made = self._candidate(session, CALLS, tuple(some), None if gone is False else sign_ms)
             yield made._replace(over=gone is True)
 
     def _candidate(self, session: SessionRow, kind: str, ids: tuple[str, ...], until_ms: int | None) -> _Candidate:

@@ -270,6 +270,7 @@ class CapturedDirectory:
                 self._gone = tuple((os.fsencode(path), None) for path in workspace.folders)
                 workspace.close()
                 self._scanner, root = None, _NOTHING
+                upload.put(tree.EMPTY, tree.encode({}))
             else:
                 root = _root(workspace.scan(upload, paths))
                 self._mode = b"%o" % (os.stat(self.path).st_mode & tree.PERMISSIONS)
