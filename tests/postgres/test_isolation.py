@@ -33,7 +33,7 @@ ONE, TWO = "acme", "rival"  # whose data is to be kept, and who asks for it
 SCOPED = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "session_tag", "link", "lost", "checkpoint"),
     *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox"),
-    *("seen", "journal", "agent_checkpoint", "pin"),
+    *("seen", "journal", "agent_checkpoint", "pin", "workspace", "scan", "touched"),
 )
 EMPTY = {"lost", "journal"}  # what nothing of the things below fills
 WITHOUT_SCOPE = {"epoch", "meta", "migration"}  # of the store itself: nobody's data
@@ -65,6 +65,12 @@ def absent(*found: Any) -> None:
     """Nothing is found: None, or nothing in it."""
     for each in found:
         assert each is None or not list(each)
+
+
+def nothing_done(call: Callable[[], Any]) -> None:
+    """There is nothing to take back, whatever was done elsewhere."""
+    with pytest.raises(takeback.Conflict, match="there is nothing to"):
+        call()
 
 
 class Things:
@@ -109,6 +115,9 @@ class Things:
         self.operation = session.rename("secret title", idempotency_key="rename")
         self.undone = session.undo()
         self.fork = session.fork(as_session=True, name="fork")
+        with store.create_session("files", agent="boss", workspace=place) as working, working.tool("write"):
+            (place / "secret file").write_text(f"the secret of {store.scope}")
+        self.scan = next(iter(store.workspace(place).timeline()))
         self.preview = session.preview_rewind(1)
         self.main, self.cron = store.main_session("boss"), store.cron_session("boss", "nightly")
         self.directory = store.directory_session(place, agent="boss")
@@ -517,6 +526,12 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
         "ToolRun.write": lambda x: refused(lambda: run(x).write("x")),
         "Rewind.apply": apply,
         "Rewind.diff": lambda x: _same(x.a.preview.diff(), ""),
+        "Rewind.left_alone": lambda x: _same(list(x.a.preview.left_alone()), list(x.a.preview.left_alone())),
+        "Store.workspace": lambda x: absent(x.b.workspace(x.a.place).timeline()),
+        "Workspace.timeline": lambda x: absent(x.b.workspace(x.a.place).timeline()),
+        "Workspace.preview_rewind": lambda x: refused(lambda: x.b.workspace(x.a.place).preview_rewind(x.a.scan)),
+        "Workspace.preview_undo": lambda x: nothing_done(x.b.workspace(x.a.place).preview_undo),
+        "Workspace.preview_redo": lambda x: nothing_done(x.b.workspace(x.a.place).preview_redo),
         **{f"Stream.{name}": (lambda x, call=call: refused(lambda: call(stream(x)))) for name, call in streams.items()},
         "Attachment.open": lambda x: refused(lambda: Attachment(x.b, x.a.attachment.to_dict()).open().read()),
         "Attachment.read": lambda x: refused(Attachment(x.b, x.a.attachment.to_dict()).read),
@@ -539,6 +554,7 @@ KINDS = (
     takeback.SessionState,
     ToolRun,
     takeback.Rewind,
+    takeback.Workspace,
     Attachment,
     Stream,
 )

@@ -576,6 +576,7 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
         {"operation"},
         {"operation": 2},
     ),
+    "undo of itself": (_forge("operation", "oid = 2", "undoes = 2"), {"operation"}, {"operation": 1}),
     "undone by nothing": (
         _forge("operation", "undone_by > 0 AND session > 0", "undone_by = 1"),
         {"operation"},

@@ -121,10 +121,12 @@ class ContentSource:
                 for node in self._directory(link.scope, digest, strict=strict).values():
                     if node.kind in (tree.DIR, tree.FILE):
                         waiting.append((node.content, node.kind == tree.FILE))
-            elif not known.has(link.scope, digest.hex()):
-                yield from self._content(link.scope, digest.hex(), strict=strict)
+            elif not known.has(link.scope, digest.hex()):  # an empty directory need not be stored
+                yield from self._content(link.scope, digest.hex(), strict=strict and digest != tree.EMPTY)
 
     def _directory(self, scope: str, digest: bytes, *, strict: bool) -> tree.Directory:
+        if digest == tree.EMPTY:
+            return {}
         try:
             return tree.decode(self._read(lambda tx: blobs.read_whole(tx, scope, digest.hex())))
         except Corrupt:

@@ -68,8 +68,10 @@ def operation_fault(tx: Tx, operation: OperationRow) -> str:
             return f"what it changed is not what an operation changes: {wrong}"
     if (operation.session and operation.agent) or not _has_subject(tx, operation):
         return "its session, agent or workspace is missing"
-    if operation.undoes is not None and not _same_subject(tx, operation, operation.undoes):
-        return f"operation number {operation.undoes}, which it takes back, is missing"
+    if operation.undoes is not None and not (
+        operation.undoes < operation.oid and _same_subject(tx, operation, operation.undoes)
+    ):
+        return f"operation number {operation.undoes}, which it takes back, is missing or not before it"
     if operation.undone_by is not None and not _takes_back(tx, operation):
         return f"operation number {operation.undone_by}, which took it back, is missing or took back another"
     return ""
