@@ -75,7 +75,7 @@ def _rewind(path: Path, number: int) -> int:
     with open_through(vfs, path) as store:
         session = store.get_session("talk")
         (Path(session.workspace) / "a").write_text("2")
-        plan = session.preview_rewind("here", conversation=False)
+        plan = session.preview_rewind("here", conversation=False, overwrite="all")
         vfs.arm(number, "stop")
         plan.apply()
         vfs.disarm()
@@ -326,7 +326,7 @@ def test_a_rewind_beside_a_stopped_one_names_it(tmp_path: Path, counts: Callable
 
     def rewind() -> None:
         with takeback.open(path, lock_timeout=_SECONDS) as store:
-            store.get_session("talk").preview_rewind("here", conversation=False).apply()
+            store.get_session("talk").preview_rewind("here", conversation=False, overwrite="all").apply()
 
     in_child(_make, path)
     for number in range(1, 200, counts(4, 1)):

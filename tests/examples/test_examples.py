@@ -104,10 +104,10 @@ SAYS = {
         "user +Fix the flaky test\n  assistant +Let me run it first.\n  tool +run_tests .*\n  assistant +It raced",
     ],
     "rewind_files": [
-        "^Rewind from turn 2 .*\n  conversation  removes 3 messages in 1 turn, from 'Then clean up' on",
+        "^Rewind from turn 2 .*\n  in .*/project\n  conversation  removes 3 messages in 1 turn, from 'Then clean up' on",
         r"files +M api.py +\(changed by bash in turn 2\)\n",
         r"A notes.md .*\n +D old/ .*\n +D old/notes.md .*\n +M pool.py .*\n +m run.sh .*\n +A tests/test_pool.py ",
-        "yours +! yours.py changed by someone else, left alone",
+        "kept +! yours.py changed from outside, left alone",
         r"-retry\(0\)\n\+retry\(3\)\n",
         "<Operation rewind: .*7 paths in the workspace>",
         r"still different: \['yours.py'\]; last message: It needs more retries.",

@@ -134,8 +134,8 @@ def _without(view: bytes, path: bytes) -> bytes:
 
 def _settle(tx: Tx, workspace: WorkspaceRow, sid: int) -> None:
     """Let a session be at work nowhere. What its calls left to be found is still its own, whatever they were."""
-    owed = [[each, [] if each == sid else ids] for each, ids in workspace.owed]
-    over = [[each, ids] for each, ids in workspace.over if each != sid]
+    owed = [[each, "" if each == sid else call, until] for each, call, until in workspace.owed]
+    over = [[each, *call] for each, *call in workspace.over if each != sid]
     by = {each: holder for each, holder in workspace.by.items() if each != sid}
     new = workspace._replace(owed=owed, over=over, by=by, root=timeline.standing(tx, workspace))
     if new != workspace:

@@ -423,7 +423,7 @@ def why_not(path: str, runner: Reads[Any] | None = None) -> str | None:
 
 
 def _why_not_gone(tx: Tx, scope: str, path: str) -> str | None:
-    if not _standing(tx, scope, timeline.at(path)).tip:
+    if not _standing(tx, scope, timeline.at(path)).root:
         return "it is not a directory here"
     if not os.path.isdir(os.path.dirname(path)):
         return GONE_WITH_PARENT
