@@ -7,6 +7,7 @@ take a lease away, the taker must also have watched the silence itself (``client
 
 from __future__ import annotations
 
+import hashlib
 import os
 from datetime import datetime
 from functools import cache
@@ -140,7 +141,8 @@ def stable_machine() -> str:
         try:
             with open(path, encoding="ascii") as file:
                 if found := file.read().strip():
-                    return found
+                    # The id itself is confidential: programs are asked to show it to nobody.
+                    return hashlib.sha256(f"takeback {found}".encode()).hexdigest()[:32]
         except (OSError, UnicodeError):
             continue
     return host()

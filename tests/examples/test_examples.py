@@ -104,7 +104,7 @@ SAYS = {
         "user +Fix the flaky test\n  assistant +Let me run it first.\n  tool +run_tests .*\n  assistant +It raced",
     ],
     "rewind_files": [
-        "^Rewind from turn 2 .*\n  in .*/project\n  conversation  removes 3 messages in 1 turn, from 'Then clean up' on",
+        "^Rewind from turn 2 .*\n  in .*/project\n  conversation  removes 3 messages in 1 turn, from 'Then",
         r"files +M api.py +\(changed by bash in turn 2\)\n",
         r"A notes.md .*\n +D old/ .*\n +D old/notes.md .*\n +M pool.py .*\n +m run.sh .*\n +A tests/test_pool.py ",
         "kept +! yours.py changed from outside, left alone",

@@ -31,7 +31,7 @@ from .disk import apply, preview
 from .disk.identity import identity
 
 AT = f"WHERE scope = ? AND machine = ? AND path = ?{LOCK}"
-SAME = f"WHERE scope = ? AND machine = ? AND identity = ? AND identity <> ''{LOCK}"
+SAME = f"WHERE scope = ? AND identity = ? AND identity <> ''{LOCK}"
 IN_SCAN = "INDEXED BY touched_scan WHERE scope = ? AND wid = ? AND n = ?"
 BY_UID = "WHERE scope = ? AND uid = ?"
 SINCE = "WHERE scope = ? AND wid = ? AND n > ? ORDER BY n DESC"
@@ -70,11 +70,14 @@ def at(path: str) -> DirectoryAt:
 
 
 def find(tx: Tx, scope: str, place: DirectoryAt) -> WorkspaceRow | None:
-    """Return the workspace of a directory, even one that was moved since; None if it was never scanned."""
+    """Return the workspace of a directory, even one that was moved since; None if it was never scanned.
+
+    A directory that containers share is the same one in each of them, though each is a machine of its own.
+    """
     found = WORKSPACE.one(tx, AT, (scope, *place))
     if found is None and (known := identity(place.path)):
-        moved = WORKSPACE.one(tx, SAME, (scope, place.machine, known))
-        found = moved if moved is not None and not os.path.isdir(moved.path) else None
+        same = WORKSPACE.all(tx, SAME, (scope, known))
+        found = next((each for each in same if each.path == place.path or not os.path.isdir(each.path)), None)
     return found
 
 
@@ -222,8 +225,8 @@ def opened(tx: Tx, scope: str, place: DirectoryAt, now_ms: int) -> WorkspaceRow:
         known = identity(place.path) or ""
         row = WorkspaceRow(scope, tx.next("workspace"), new_id(now_ms), *place, known, 0, "", [], [], {})
         return WORKSPACE.put(tx, row)
-    known = found.identity or identity(place.path) or ""  # unknown as long as it was never scanned
-    return _stored(tx, found, found._replace(path=place.path, identity=known))
+    known = identity(place.path) or found.identity  # it may have been made anew, or never scanned
+    return _stored(tx, found, found._replace(machine=place.machine, path=place.path, identity=known))
 
 
 def require_tip(workspace: WorkspaceRow, root: str, base: int) -> None:

@@ -88,7 +88,7 @@ WORKSPACE = Table(
     indexes=[
         Index("workspace_path", "scope, machine, path", unique=True),
         Index("workspace_uid", "scope, uid", unique=True),
-        Index("workspace_identity", "scope, machine, identity"),
+        Index("workspace_identity", "scope, identity"),
     ],
     notes={
         "uid": "what snapshots name it by, in any store",
