@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 from pathlib import Path
@@ -63,10 +64,12 @@ class Elsewhere:
 
 def _work_elsewhere(pipe: Any, file: str, session_id: str, leased: bool) -> None:
     """Do in another process what is asked for through a pipe."""
+    faulthandler.dump_traceback_later(8)
     store, run = takeback.open(file, durability="relaxed"), None
     session = store.get_session(session_id)
     while True:
         what = pipe.recv()
+        faulthandler.dump_traceback_later(8)  # whoever asked gives up soon after: show where this hangs
         try:
             if what == "open":
                 if leased:
@@ -89,3 +92,5 @@ def _work_elsewhere(pipe: Any, file: str, session_id: str, leased: bool) -> None
                 return
         except Exception as error:
             pipe.send(f"! {type(error).__name__}: {error}")
+        finally:
+            faulthandler.cancel_dump_traceback_later()

@@ -423,14 +423,18 @@ class World:
 
 
 class _Careful(Hand):
-    """A hand that leaves alone what another call names in its arguments."""
+    """A hand that leaves alone what another call names in its arguments, and what is in there."""
 
     def __init__(self, root: Path, rng: random.Random, taken: set[bytes]) -> None:
         super().__init__(root, rng)
         self._taken = {os.path.join(os.fsencode(root), each) for each in taken}
 
     def _all(self, kind: str) -> list[bytes]:
-        return [each for each in super()._all(kind) if each not in self._taken]
+        return [
+            each
+            for each in super()._all(kind)
+            if not any(each == taken or each.startswith(taken + b"/") for taken in self._taken)
+        ]
 
 
 def different(one: Things, other: Things) -> list[bytes]:

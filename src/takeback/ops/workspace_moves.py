@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
+from ..clock import to_datetime
 from ..errors import NotFound
 from ..files import authors, snapshots, timeline
 from ..model.operation import Operation
@@ -71,12 +72,17 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
     n = _scan_of(tx, workspace, goal)
     found = None if n is None else timeline.good_before(tx, workspace, n + 1)
     if found is None or found.root is None:
-        raise NotFound(f"nothing is known of the files of {place.path!r} at that moment; see its timeline")
+        raise NotFound(f"nothing is known of the files of {place.path!r} at that moment{_begins(tx, workspace)}")
     return FilesAt(workspace, found.n, found.root, found.at_ms, None, running)
 
 
 def _paths(files: dict[str, Any]) -> frozenset[bytes]:
     return frozenset(os.fsencode(path) for path in files["paths"])
+
+
+def _begins(tx: Tx, workspace: WorkspaceRow) -> str:
+    first = timeline.scan_at(tx, workspace, 1)
+    return "" if first is None else f"; its timeline begins at {to_datetime(first.at_ms):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _scan_of(tx: Tx, workspace: WorkspaceRow, goal: WorkspaceGoal) -> int | None:
