@@ -23,6 +23,8 @@ from test_apply import Things, read
 import takeback
 from takeback.files import timeline
 from takeback.files.authors import CALLS, OUTSIDE, RESTORE, SESSION, START, TURN, UNCLEAR, Author
+from takeback.files.disk.scan import Limits
+from takeback.model import tree
 from takeback.tables.files import TOUCHED
 
 NAMED = (b"n1", b"n2", b"src-named", b"n 3", b"n4", b"n5", b"n6", b"n7")
@@ -246,11 +248,23 @@ class World:
 
     def check(self, only: frozenset[bytes] | None = None) -> None:
         """Compare all scans since the last check with what is true."""
-        self._seen_all = self.now if only is None else self._seen_all
-        self._seen |= dict.fromkeys(only or (), self.now)
+        if only is None:
+            self._seen_all = self.now
+        else:  # a scan of some paths may have had to look at others too
+            unseen = self._unseen()
+            self._seen |= {path: self.now for path in {*only, *self.history} if path not in unseen}
         for where in {self.root, *self.where.values()}:
             for path, author in self._stated(where):
                 self._judge(path, author)
+
+    def _unseen(self) -> set[bytes]:
+        """Return the paths that are not as the last scan recorded them."""
+        root = os.path.realpath(self.root)
+        workspace = self.store._read(timeline.find, self.store.scope, timeline.at(root))
+        assert workspace is not None
+        place = self.store._place(root, Limits(), ())
+        now, recorded = place.glance().tree, place.trees.root(workspace.root).tree
+        return {each.path for each in tree.differences(place.trees.load, recorded, now)}
 
     def _stated(self, where: Path) -> Iterator[tuple[bytes, Author]]:
         """Yield what was recorded since: each changed path, as seen from the whole directory, with its author."""
@@ -353,7 +367,8 @@ class World:
             self.store.undo(operation)
             self.now += 1
             found = self.tree()
-            self.require(found == before, f"undo is not exact: {different(found, before)}")
+            odd = {path: (before.get(path), found.get(path)) for path in different(found, before)}
+            self.require(found == before, f"undo is not exact: {odd} {sorted(steps)} {planned}")
             self.restored(PERSON, steps, found, self.now - 2)
 
     def _undo(self, session: takeback.Session, family: str, before: Things, steps: set[bytes]) -> None:

@@ -109,6 +109,24 @@ def test_only_what_was_restored_is_expected(lib: Path, keep: Memory) -> None:
     assert keep.flat(scanner.copied().scan(keep).root) == found
 
 
+@pytest.mark.feature("F1")
+@pytest.mark.trial("T23")
+def test_an_empty_directory_that_a_rule_names_by_now_comes_back_and_goes_again(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "deep" / "empty").mkdir(parents=True)
+    with takeback.open(tmp_path / "s.db") as store, store.session("s", workspace=work) as session:
+        point = session.checkpoint()
+        with session.tool("rm", {}):
+            (work / "deep" / "empty").rmdir()
+        (work / ".gitignore").write_text("deep\n")
+        session.rewind(point, conversation=False)
+        assert (work / "deep" / "empty").is_dir()
+        session.undo()
+        assert not (work / "deep" / "empty").exists()
+        session.redo()
+        assert (work / "deep" / "empty").is_dir()
+
+
 # ---------------------------------------------------------------------- T31
 
 

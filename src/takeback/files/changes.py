@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .. import presence
 from ..errors import BackendError, Busy, Conflict, StorageFull
 from ..ids import new_id
-from ..model.tree import FILE, LINK, Node
+from ..model.tree import DIR, FILE, LINK, Node
 from ..ops import sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
@@ -97,7 +97,7 @@ def _carry_out(runner: Runner, trees: Trees, change: Changeset, row: JournalRow)
 def _make_count(runner: Runner, place: CapturedDirectory, change: Changeset, row: JournalRow, finish: Commit[T]) -> T:
     """Commit, with what is in the workspace now."""
     steps = [_step(*each) for each in journal.decode_steps(row)]
-    put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK)}
+    put = {step.path: step.new for step in steps if step.new is not None and step.new.kind in (FILE, LINK, DIR)}
 
     def complete(tx: Tx, root: str, now_ms: int) -> T:
         done = finish(tx, root, now_ms)
