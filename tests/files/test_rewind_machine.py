@@ -63,6 +63,7 @@ class Walk:
         self.redoable: list[Move] = []
         self.held: set[bytes] = set()  # what a move left: later ones may take it for somebody else's, or for theirs
         self.unseen = False  # the person changed something since the last look
+        self._base: tuple[Things, dict[bytes, int]] = {}, {}  # what was there then, and what the person had touched
         self.log: list[str] = []
         self.moves = 0
         self.open()
@@ -133,12 +134,18 @@ class Walk:
 
     def _worked(self, before: Things) -> None:
         after = self.tree()
-        self.worked |= dict.fromkeys(different(before, after), self.now)
+        seen, touched = self._base
+        for path in different(before, after):
+            self.worked[path] = self.now
+            seen[path] = after.get(path, _NOTHING)
+            touched |= {path: self.touched[path]} if path in self.touched else {}
         self.unseen, self.redoable = False, []
         self.note()
 
     def do_person(self, rng: random.Random) -> None:
         hand, before = Hand(self.root, rng, MINE), self.tree()
+        if not self.unseen:
+            self._base = dict(before), dict(self.touched)
         for _ in range(rng.randrange(1, 3)):
             path = hand.some("file") if rng.random() < 0.3 else os.path.join(os.fsencode(self.root), rng.choice(MINE))
             if path is None or os.path.isdir(path) or os.path.islink(path):
@@ -149,6 +156,11 @@ class Walk:
                 hand.write(path, b"a person wrote this %d" % self.now)
         after = self.tree()
         self.touched |= dict.fromkeys(different(before, after), self.now)
+        seen, touched = self._base
+        for path in different(before, after):
+            if seen.get(path, _NOTHING) == after.get(path, _NOTHING):
+                del self.touched[path]
+                self.touched |= {path: touched[path]} if path in touched else {}
         self.unseen = True
 
     def do_checkpoint(self, rng: random.Random) -> None:
@@ -231,6 +243,7 @@ class Walk:
             assert not wrong, f"undo is not exact: {wrong}"
         self._moved(kind, spot, move, onto or {}, len(self.session.operations(limit=1000)) > operations)
         self.unseen = True
+        self._base = dict(found), dict(self.touched)
         self.moves += 1
 
     def _moved(self, kind: str, spot: Spot, move: Move, onto: dict[int, Spot], noted: bool) -> None:
@@ -281,6 +294,7 @@ class Walk:
             yield each, here
 
 
+_NOTHING = ()  # at a path
 STEPS = (
     ("call", 30),
     ("call_with_paths", 5),
