@@ -43,6 +43,7 @@ _MOST = {NEXT: 0.2, REWIND: 0.4, COLD: 0.8}  # of shadow git
 _SETTLED = 0.2  # seconds
 _pause = _SETTLED
 _SLOW_EVERY = 4  # rounds
+_JUDGED = 20_000  # files, or more
 _MB = 1 << 20
 
 
@@ -224,13 +225,13 @@ def _settle() -> None:
 
 
 def run(settings: Settings) -> Section:
-    """Measure projects of two sizes; the larger one is judged."""
+    """Measure projects of several sizes; the large ones are judged."""
     global _pause
     _pause = 0.0 if settings.smoke else _SETTLED
     kinds, missing = snapshots.here()
     for program in missing:
         say(f"p8: there is no {program} on this machine: its rows are left out")
-    sizes = settings.sizes((1000, 20_000), (200, 1000), (20,))
+    sizes = settings.sizes((1000, 20_000, 100_000), (200, 1000), (20,))
     large = (_MB, 2 * _MB) if settings.quick else (5 * _MB, 10 * _MB, 20 * _MB, 50 * _MB)
     found, checks = list[Table](), list[Check]()
     for size in sizes:
@@ -239,7 +240,7 @@ def run(settings: Settings) -> Section:
         total = trees.content(projects[0].root)
         _measure(settings, projects)
         found.append(_table(projects, size, total, missing))
-        beside, more = _beside(projects, size, judged=size == sizes[-1])
+        beside, more = _beside(projects, size, judged=size >= _JUDGED or size == sizes[-1])
         found.append(beside)
         checks += more
         for project in projects:
@@ -307,7 +308,7 @@ def _beside(projects: list[Project], size: int, *, judged: bool) -> tuple[Table,
         " that goes on, the system reports what changes; a store that was just opened compares every file. A tool run"
         " looks at the files before and after it, and stores its start and its result durably."
     )
-    text += "" if judged else " The promise is about the larger project; here nothing is judged."
+    text += "" if judged else " The promise is about larger projects; here nothing is judged."
     table = Table(text, ("Takeback", "time (times the floor)", "over shadow git", "over tuned git"))
     for what in (what for what in _OURS if what in ours):
         seconds = median(ours[what])

@@ -13,7 +13,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import Conflict, Invalid, NotFound
-from ..files import timeline
+from ..files import timeline, timeline_purge
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
 from ..model.page import Page
@@ -99,7 +99,7 @@ class Workspace:
             return inside(self.path, path)
 
         choice = choice_of(within, overwrite, paths)
-        return WorkspaceRewind(self, moment, _goal_of(self, moment), choice)
+        return WorkspaceRewind(self, moment, _goal_of(moment), choice)
 
     def preview_undo(self, operation: Operation | str | None = None) -> Rewind:
         """Return what undoing the last change of these files, or a given one, would do; ``apply`` does it.
@@ -157,20 +157,20 @@ def _scan(directory: WorkspaceRow, step: ScanPaths, names: AuthorNames) -> Scan:
         names.id_of(row.session) if row.session else None,
         tuple(dict.fromkeys(call for each in changes for call in each.calls)),
         changes,
-        None if row.root is not None else row.why or "it failed",
+        None if row.root is not None or row.why == timeline_purge.PURGED else row.why or "it failed",
         row.operation or None,
         step.more,
+        row.root is None and row.why == timeline_purge.PURGED,
     )
 
 
-def _goal_of(workspace: Workspace, moment: Any) -> WorkspaceGoal:
+def _goal_of(moment: Any) -> WorkspaceGoal:
     """Check a moment that a caller names."""
     if isinstance(moment, datetime):
         return WorkspaceGoal(at_ms=arguments.time_ms(moment))
     if isinstance(moment, Scan):
-        if moment.workspace != workspace.path:
-            raise Invalid(f"that scan is of {moment.workspace!r}, not of {workspace.path!r}")
-        return WorkspaceGoal(n=int(moment.id.rpartition(":")[2]))
+        uid, _, number = moment.id.rpartition(":")
+        return WorkspaceGoal(scan=(uid, int(number), moment.workspace))
     if isinstance(moment, Checkpoint) and moment.session_id:
         return WorkspaceGoal(point=(moment.session_id, points.target_of(moment)))
     if isinstance(moment, tuple | list) and len(moment) == 2:

@@ -50,7 +50,7 @@ class _Change(NamedTuple):
     author: Author
     n: int
     turn: int
-    place: tuple[str, int]  # branch and entry at which its session was
+    place: tuple[str, int, int]  # branch and entry at which the session was that scanned, and that session
     as_of: int
     after: bytes | None  # the tree that it led to; None: what is on disk
 
@@ -83,12 +83,17 @@ def blame(tx: Tx, load: Load, asked: Question) -> Blame:
         if author.kind == RESTORE and as_of >= asked.since and then.had(path, as_of, after):
             skip[path] = as_of
             continue
-        if own is None or families.are(author, own) or (place in before_fork and author.kind in _OWN):
+        if own is None or families.are(author, own) or (_is_own_of(author, place) and place[:2] in before_fork):
             by.setdefault(path, (author, turn))
         elif author.kind != START:
             kind = author.kind if author.kind in (OUTSIDE, UNCLEAR) else OTHERS if author.who else OUTSIDE
             kept[path] = Verdict(kind, author, after if path in by else None)
     return Blame(by, kept)
+
+
+def _is_own_of(author: Author, place: tuple[str, int, int]) -> bool:
+    """Whether a change was made by the session that scanned, and by nobody else."""
+    return author.kind in _OWN and bool(author.who) and all(sid == place[2] for sid, _ in author.who)
 
 
 def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
@@ -98,7 +103,7 @@ def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
         judged, turn = Authors(tx, workspace, asked.claim), 0 if asked.claim is None else asked.claim.session.turns
         last = roots.read(tx, workspace.scope, workspace.root).tree
         for each in timeline.real(tree.differences(load, last, asked.now)):
-            yield _Change(each.path, judged.of(each, asked.when(each.path)), _NOW, turn, ("", 0), 0, None)
+            yield _Change(each.path, judged.of(each, asked.when(each.path)), _NOW, turn, ("", 0, 0), 0, None)
     touched = dict[int, list[TouchedRow]]()
     for row in TOUCHED.all(tx, TOUCHED_SINCE, (workspace.scope, workspace.wid, asked.since)):
         touched.setdefault(row.n, []).append(row)
@@ -111,7 +116,8 @@ def _changes(tx: Tx, load: Load, asked: Question) -> Iterator[_Change]:
         newer.pass_over(scan)
         for path, number, _ in timeline.changes_of(tx, load, workspace, scan, touched.get(scan.n, ())):
             newer.listed.add(path)
-            yield _Change(path, given[number], scan.n, scan.turn, (scan.branch, scan.seq), scan.as_of, after)
+            place = scan.branch, scan.seq, scan.session
+            yield _Change(path, given[number], scan.n, scan.turn, place, scan.as_of, after)
     yield from newer.unknown(asked.since, asked.wanted)
 
 
@@ -137,7 +143,7 @@ class _Newer:
             return
         for each in timeline.real(tree.differences(self._load, held, self._held)):
             if each.path not in self.listed:
-                yield _Change(each.path, Author(UNCLEAR), self._n, 0, ("", 0), 0, self._after)
+                yield _Change(each.path, Author(UNCLEAR), self._n, 0, ("", 0, 0), 0, self._after)
 
 
 class _Earlier:

@@ -97,10 +97,14 @@ class Authors:
         if key not in self._names:
             self._names[key] = {*self._paths_of(candidate.session, candidate.call)} if candidate.call else set()
         names = self._names[key]
-        return path in names or any(above in names for above in preview.above_all(path))
+        return path in names or any(above + b"/" in names for above in preview.above_all(path))
 
     def _paths_of(self, session: SessionRow, call_id: str) -> Iterator[bytes]:
-        """Yield the paths of the workspace that the arguments of a call name."""
+        """Yield the paths of the workspace that the arguments of a call name.
+
+        An argument that is a path, and nothing else, stands for what is below it too, and is yielded with a slash as
+        well. A word in a longer text may be just a word: it stands for a file of that name alone.
+        """
         found = calls.newest(self._tx, session, call_id)
         if found is None:
             return
@@ -108,7 +112,8 @@ class Authors:
             for word in _words(text):
                 whole = os.path.normpath(os.path.join(session.workspace, word))
                 if whole.startswith(f"{self._workspace.path}/"):
-                    yield os.fsencode(whole[len(self._workspace.path) + 1 :])
+                    inside = os.fsencode(whole[len(self._workspace.path) + 1 :])
+                    yield from (inside, inside + b"/") if word == text else (inside,)
 
     def _told_beside(self, change: Difference) -> Author | None:
         """Return whom a workspace inside this one, or around it, already knows as the author of this very change."""

@@ -20,6 +20,7 @@ from ..ops.sessions import SessionRow
 from ..presence import Holder
 from ..storage.base import Tx
 from ..tables.files import WorkspaceRow
+from ..tables.sessions import PURGED
 
 SLACK_MS = 20  # by which a file system's clock may lag
 
@@ -123,7 +124,7 @@ class Candidates:
             by.setdefault(claim.session.sid, b"")
         for sid, holder in by.items():
             row = None if sid in known else sessions.find_number(self._tx, workspace.scope, sid)
-            if row is None or row.hidden:
+            if row is None or row.hidden == PURGED:  # one in the trash may still be at work
                 continue
             known.add(sid)
             mine = claim if claim is not None and claim.session.sid == sid else None

@@ -21,7 +21,7 @@ from ..ops import sessions
 from ..ops.sessions import SessionRow
 from ..storage.base import Tx
 from ..storage.runner import Reads, Runner
-from . import journal, workspaces
+from . import journal, timeline, workspaces
 from .disk import apply
 from .disk import identity as directories
 from .journal import JournalRow
@@ -248,11 +248,14 @@ def _named(kept: Sequence[bytes], id: str) -> str:
 
 
 def _left_in(tx: Tx, scope: str, place: CapturedDirectory, session_id: str | None) -> JournalRow | None:
-    """Find a change of this workspace, even one of a session begun before the directory was moved."""
+    """Find a change of this workspace, even one begun before the directory was moved."""
     found = journal.find(tx, scope, place.name)
-    if found is not None or session_id is None:
+    if found is not None:
         return found
-    for row in journal.of_session(tx, sessions.get(tx, scope, session_id)):
+    known = timeline.find(tx, scope, timeline.at(place.path))
+    moved = None if known is None else journal.find(tx, scope, workspaces.name_of(known.path))
+    rows = [] if session_id is None else journal.of_session(tx, sessions.get(tx, scope, session_id))
+    for row in rows if moved is None else [moved, *rows]:
         path, identity = _root_of(row)
         if row.steps and path != place.path and identity and identity == directories.identity(place.path):
             return row._replace(root=os.fsencode(f"{place.path}\0{identity}"))

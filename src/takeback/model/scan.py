@@ -36,6 +36,7 @@ class Scan(msgspec.Struct, frozen=True):
     failed: str | None = None
     operation: str | None = None
     more: int = 0  # changed paths that are not listed
+    purged: bool = False  # with the session that it was made for
 
     @property
     def created_at(self) -> datetime:

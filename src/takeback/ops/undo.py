@@ -218,7 +218,8 @@ def _last_undo(tx: Tx, scope: str, session_id: str | None) -> OperationRow | Non
 def _named_undo(tx: Tx, scope: str, operation_id: str) -> OperationRow | None:
     """Return an undo that can be redone: nothing has changed the same properties since."""
     row = find(tx, scope, operation_id)
-    return None if row.undone_by is not None or _touched_since(tx, row, "undone_by IS NULL") else row
+    which = "undone_by IS NULL AND kind <> 'redo'"  # what was brought back since is older than what this took back
+    return None if row.undone_by is not None or _touched_since(tx, row, which) else row
 
 
 def _again(tx: Tx, row: OperationRow, kind: str, now_ms: int, beside: Beside) -> Done:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
 from ..clock import to_datetime
-from ..errors import NotFound
+from ..errors import Conflict, Invalid, NotFound
 from ..files import authors, snapshots, timeline
 from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.files import WorkspaceRow
 from ..tables.sessions import SessionRow
-from . import operations, rewinds, sessions, undo, work
+from . import blobs, operations, rewinds, sessions, undo, work
 from .points import Target, seen_from
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class WorkspaceGoal(NamedTuple):
 
     kind: str = "rewind"
     at_ms: int | None = None
-    n: int | None = None
+    scan: tuple[str, int, str] | None = None  # the timeline's uid, its number there, and the directory
     point: tuple[str, Target] | None = None
     operation: str | None = None
 
@@ -65,6 +65,8 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
         row = operations.find(tx, scope, goal.operation)
         before = codec.decode(row.before)["files"]
         _, n, root = before["scan"]
+        if not blobs.exists(tx, scope, root):
+            raise Conflict("the files that this would bring back were erased when a session was purged", found=row.id)
         since = codec.decode(row.after)["files"]["scan"][1]
         scan = timeline.scan_at(tx, workspace, n)
         at_ms, aside = row.at_ms if scan is None else scan.at_ms, before.get("aside", {})
@@ -87,8 +89,11 @@ def _begins(tx: Tx, workspace: WorkspaceRow) -> str:
 
 def _scan_of(tx: Tx, workspace: WorkspaceRow, goal: WorkspaceGoal) -> int | None:
     """Return the number of the scan that a goal names."""
-    if goal.n is not None:
-        return goal.n
+    if goal.scan is not None:
+        uid, n, path = goal.scan
+        if uid != workspace.uid:
+            raise Invalid(f"that scan is of {path!r} in another timeline, not of {workspace.path!r} here")
+        return n
     if goal.point is not None:
         session = sessions.get(tx, workspace.scope, goal.point[0])
         there = seen_from(tx, session, goal.point[1])

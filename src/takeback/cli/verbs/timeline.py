@@ -73,6 +73,9 @@ def _rows(frame: Frame, scan: Scan) -> Iterator[list[str | Cell]]:
     if scan.failed is not None:
         yield [when, age, Cell("scan failed", _STYLES["failed"]), scan.failed]
         return
+    if scan.purged:
+        yield [when, age, "a purged session", "erased with it"]
+        return
     by_author = dict[tuple[str, str], list[ScanChange]]()
     for each in scan.changes:
         by_author.setdefault((each.kind, each.by), []).append(each)

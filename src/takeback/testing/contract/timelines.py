@@ -214,6 +214,7 @@ class Timelines(Folders):
             here.preview_undo()
         other = work.parent / "other"
         other.mkdir()
+        store.create_session("elsewhere", workspace=other).capture_files()
         with pytest.raises(Invalid, match="that scan is of"):
             store.workspace(other).preview_rewind(next(iter(here.timeline())))
         with pytest.raises(NotFound):
