@@ -113,8 +113,8 @@ def test_with_yes_it_is_done_and_undone_and_redone(work: World) -> None:
             "  in            PROJECT",
             "  back          3 messages from another branch",
             "  work          tasks, plan, notes and state as they were then",
-            "  files         A new.py +1 -0   (deleted by a rewind of the agent)",
-            "                M pool.py +1 -1   (changed by a rewind of the agent)",
+            "  files         A new.py +1 -0   (deleted by an earlier rewind)",
+            "                M pool.py +1 -1   (changed by an earlier rewind)",
         ],
     )
     assert "Undone in " in work.ok("undo", "-y").err

@@ -23,7 +23,8 @@ class AuthorNames:
         if author.kind == UNCLEAR:
             return self.candidates(author)
         if author.kind == RESTORE:
-            return f"a rewind{f' of {self._all(author, 0)}' if author.who else ''}"
+            own = self._session is not None and {sid for sid, _ in author.who} == {self._session.sid}
+            return "an earlier rewind" if own else f"a rewind{f' of {self._all(author, 0)}' if author.who else ''}"
         return "someone outside" if author.kind == OUTSIDE else self._all(author, turn)
 
     def _all(self, author: Author, turn: int) -> str:
