@@ -127,6 +127,16 @@ def test_what_was_purged_is_not_called_a_failure(store: takeback.Store, work: Pa
     assert {(each.failed, each.purged) for each in store.workspace(work).timeline()} == {(None, True), (None, False)}
 
 
+def test_an_undo_whose_files_were_purged_says_so(store: takeback.Store, work: Path) -> None:
+    one, here = store.create_session("one", workspace=work), store.workspace(work)
+    write(one, work, "n", "x")
+    (work / "mine").write_text("by hand")
+    operation = here.preview_rewind(here.timeline()[-1]).apply()
+    store.purge_session(one)
+    with pytest.raises(takeback.Conflict, match="purged"):
+        store.undo(operation)
+
+
 _KILLED = """
 import os, sys, takeback
 from takeback.files.disk import apply

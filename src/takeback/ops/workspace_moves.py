@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import codec
 from ..clock import to_datetime
 from ..errors import Conflict, Invalid, NotFound
-from ..files import authors, snapshots, timeline
+from ..files import authors, roots, snapshots, timeline
+from ..model import tree
 from ..model.operation import Operation
 from ..storage.base import Tx
 from ..tables.files import WorkspaceRow
@@ -65,7 +66,7 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
         row = operations.find(tx, scope, goal.operation)
         before = codec.decode(row.before)["files"]
         _, n, root = before["scan"]
-        if not blobs.exists(tx, scope, root):
+        if not _is_there(tx, scope, root):
             raise Conflict("the files that this would bring back were erased when a session was purged", found=row.id)
         since = codec.decode(row.after)["files"]["scan"][1]
         scan = timeline.scan_at(tx, workspace, n)
@@ -80,6 +81,14 @@ def look(tx: Tx, scope: str, place: DirectoryAt, goal: WorkspaceGoal) -> FilesAt
 
 def _paths(files: dict[str, Any]) -> frozenset[bytes]:
     return frozenset(os.fsencode(path) for path in files["paths"])
+
+
+def _is_there(tx: Tx, scope: str, root: str) -> bool:
+    """Whether what a root names was not erased; deeper damage is found when it is read."""
+    if not blobs.exists(tx, scope, root):
+        return False
+    top = roots.read(tx, scope, root).tree
+    return top == tree.EMPTY or blobs.exists(tx, scope, top.hex())
 
 
 def _begins(tx: Tx, workspace: WorkspaceRow) -> str:
