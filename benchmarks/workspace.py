@@ -43,7 +43,7 @@ _MOST = {NEXT: 0.2, REWIND: 0.4, COLD: 0.8}  # of shadow git
 _SETTLED = 0.2  # seconds
 _pause = _SETTLED
 _SLOW_EVERY = 4  # rounds
-_JUDGED = 20_000  # files, or more; beyond it slow ways are left out, which take longer in proportion
+_JUDGED = 20_000  # files, or more; slow ways are left out then: they take longer in proportion
 _MB = 1 << 20
 
 
@@ -235,7 +235,7 @@ def run(settings: Settings) -> Section:
     large = (_MB, 2 * _MB) if settings.quick else (5 * _MB, 10 * _MB, 20 * _MB, 50 * _MB)
     found, checks = list[Table](), list[Check]()
     for size in sizes:
-        here = (Takeback, *(kind for kind in kinds if size <= _JUDGED or not kind.slow))
+        here = (Takeback, *(kind for kind in kinds if size < _JUDGED or not kind.slow))
         started, projects = perf_counter(), [Project(settings, kind, size, large) for kind in here]
         say(f"p8: {len(projects)} trees of {size:,} files are ready after {show_time(perf_counter() - started)}")
         total = trees.content(projects[0].root)
