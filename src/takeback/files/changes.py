@@ -253,9 +253,11 @@ def _left_in(tx: Tx, scope: str, place: CapturedDirectory, session_id: str | Non
     if found is not None:
         return found
     known = timeline.find(tx, scope, timeline.at(place.path))
-    moved = None if known is None else journal.find(tx, scope, workspaces.name_of(known.path))
     rows = [] if session_id is None else journal.of_session(tx, sessions.get(tx, scope, session_id))
-    for row in rows if moved is None else [moved, *rows]:
+    if known is not None and known.path != place.path:
+        moved = journal.find(tx, scope, workspaces.name_of(known.path))
+        rows += [] if moved is None else [moved]
+    for row in rows:
         path, identity = _root_of(row)
         if row.steps and path != place.path and identity and identity == directories.identity(place.path):
             return row._replace(root=os.fsencode(f"{place.path}\0{identity}"))
