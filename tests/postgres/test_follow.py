@@ -222,6 +222,29 @@ def test_changes_that_nobody_tells_of_are_found(tmp_path: Path, monkeypatch: pyt
     assert follower.ended()
 
 
+def test_a_notice_is_sent_again_when_its_connection_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that was restarted ends the connection, and only its next use shows that."""
+    name = "teller"
+    with (
+        takeback.open(_postgres.url(tmp_path, application_name=name)) as store,
+        takeback.open(_postgres.url(tmp_path)) as other,
+    ):
+        session = store.create_session("work")
+        follower = Follower(other)
+        follower.await_count(2)
+        with monkeypatch.context() as patch:
+            only_notices(patch)
+            for _ in range(3):
+                append_and_await(follower, session, 1)
+                _postgres.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                    f" WHERE application_name = '{name}' AND query LIKE '%pg_notify%'"
+                )
+            append_and_await(follower, session, 1)
+        append_and_await(follower, session, 1)  # from here on it looks by itself again, and sees the store closed
+    assert follower.ended()
+
+
 def test_a_listener_that_went_deaf_does_not_wait_for_ever(tmp_path: Path) -> None:
     server = _postgres.server()
     with (

@@ -22,6 +22,7 @@ _APART = 0.07  # seconds between two reads by one listener: many listeners would
 _QUIET = 5.0
 _PATIENCE = 5.0
 _BREATH = 0.5
+_TRIES = 3  # after which followers rely on polling
 
 # A hint need not be durable. Set for this transaction only, as a pooler passes the connection on to others.
 _TELL = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1, '')"
@@ -57,15 +58,20 @@ class Hints:
 
     def _run(self) -> None:
         line: Pooled | None = None
+        failures = 0
         try:
             while self._wait():
                 try:
                     line = line or self._pool.apart(_PATIENCE)
                     with self._pool.within(_PATIENCE, line) as connection:
                         connection.execute(_TELL, (self._channel,))
+                    failures = 0
                 except (psycopg.Error, Error, OSError):
-                    _close(line)  # followers rely on polling
+                    _close(line)
                     line = None
+                    failures += 1
+                    if failures % _TRIES:  # a server that was restarted answers on a new connection
+                        self._changed = True
                 time.sleep(_PAUSE)
         finally:
             _close(line)
