@@ -38,6 +38,7 @@ HANDLES = (
     "Rewind",
     "Workspace",
     "Attachment",
+    "Documents",
 )
 
 
