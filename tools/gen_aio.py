@@ -12,6 +12,7 @@ import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
@@ -60,7 +61,6 @@ NAMES: dict[str, str] = {
     "TracebackType": "types",
     "Attachable": ".client.attachments",
     "Point": ".client.points",
-    "Said": ".client.appending",
     "NewSession": ".client.store_sessions",
     "Resolved": ".client.refs",
     "Turn": ".client.reading",
@@ -242,15 +242,11 @@ def arguments(function: Callable[..., Any]) -> str:
 
 def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) -> list[str]:
     """Return the lines of a method's twin."""
-    plan = hasattr(function, "plan")
-    function = getattr(function, "plan", function)
     returns = signature_of(function).return_annotation
-    returns = inner(returns, "Write") or returns
     doc, given = _doc(function), arguments(function)
     call = f"self._sync.{name}({given})"
-    if plan:
-        step = f"{owner}.{name}.plan(self._sync{', ' if given else ''}{given})"
-        body = f"return await self._portal.write(self._sync._store._backend, {step})"
+    if planned := plan(function):
+        body = f"return await self._portal.write(self._sync._store._backend, {planned})"
         return [signature(function, twin(returns, seen), seen, "async def"), doc, body]
     if name in NO_IO:
         return [signature(function, twin(returns, seen), seen, "def"), doc, f"return {wrap(returns, call)}"]
@@ -283,6 +279,22 @@ def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) 
         lines += [f"async def opening() -> Async{returns}:", f"    return {result}", "return Opening(opening)"]
         return lines
     return [signature(function, twin(returns, seen), seen, "async def"), doc, f"return {result}"]
+
+
+def plan(function: Callable[..., Any]) -> str | None:
+    """Return X of a method that is only ``return self._run(X)``, for the async handle; None for other methods.
+
+    The portal runs what was planned together with the writes of other tasks.
+    """
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "self._run"]
+    if not called:
+        return None
+    assert isinstance(tree, ast.FunctionDef)
+    last = tree.body[-1]
+    if len(tree.body) != 2 or not isinstance(last, ast.Return) or last.value is not called[0]:
+        raise Unknown(f"{function.__qualname__} uses _run, and does more than that")
+    return re.sub(r"\bself\b", "self._sync", ast.unparse(called[0].args[0]))
 
 
 def _doc(function: Callable[..., Any]) -> str:

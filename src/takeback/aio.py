@@ -15,8 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Literal, Unpack, overload
 
 from .client.agent import Agent
-from .client.appending import Said
-from .client.attachments import Attachment
+from .client.attachments import Attachable, Attachment
 from .client.open import LOCK_TIMEOUT, open_store
 from .client.points import Point
 from .client.reading import Turn
@@ -1338,25 +1337,76 @@ class AsyncSession:
         """Return what ``switch`` with ``files`` would do to the conversation and files; ``apply`` does it."""
         return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_switch(branch)))
 
-    async def user(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Append a user message; ``append`` describes durability and retries."""
+    async def user(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a user message; ``append`` describes durability and retries.
+
+        Content is text or a list of parts.
+        """
         return await self._portal.write(
             self._sync._store._backend,
-            Session.user.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
+            self._sync._say(
+                "user", content, (id, usage, model, duration, attachments, parent_id, metadata, raw), idempotency_key
+            ),
         )
 
-    async def assistant(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Append an assistant message."""
+    async def assistant(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append an assistant message; takes what ``user`` takes."""
         return await self._portal.write(
             self._sync._store._backend,
-            Session.assistant.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
+            self._sync._say(
+                "assistant",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, raw),
+                idempotency_key,
+            ),
         )
 
-    async def system(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Append a system message."""
+    async def system(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a system message; takes what ``user`` takes."""
         return await self._portal.write(
             self._sync._store._backend,
-            Session.system.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
+            self._sync._say(
+                "system", content, (id, usage, model, duration, attachments, parent_id, metadata, raw), idempotency_key
+            ),
         )
 
     async def append(
@@ -1369,10 +1419,7 @@ class AsyncSession:
         nothing. Raises ``Conflict`` if the session is not at ``expected_revision``.
         """
         return await self._portal.write(
-            self._sync._store._backend,
-            Session.append.plan(
-                self._sync, *items, expected_revision=expected_revision, idempotency_key=idempotency_key
-            ),
+            self._sync._store._backend, self._sync._append(items, expected_revision, idempotency_key)
         )
 
     async def replace_tail(

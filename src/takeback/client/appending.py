@@ -7,7 +7,7 @@ our form or a provider's: then its own JSON is kept verbatim next to a small nor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,7 +25,7 @@ from ..ops.sessions import SessionRow
 from . import arguments, attachments, points
 from .attachments import Attachable
 from .background import Held
-from .handle import Write, writing
+from .handle import Write
 from .reading import Reading, make_messages
 from .running import Running
 
@@ -34,54 +34,100 @@ if TYPE_CHECKING:
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__)
 _LIMIT_TITLE = 50
+# What ``user``, ``assistant`` and ``system`` take besides the content, and how that looks if nothing was given.
+_FIELDS = ("id", "usage", "model", "duration", "attachments", "parent_id", "metadata", "raw")
+_NOTHING = (None, None, None, None, (), None, None, None)
 _LATE = 16  # after a collision, this many appends do not assume to be the only writer
-
-
-class Said(TypedDict, total=False):
-    """What ``user``, ``assistant`` and ``system`` take besides the content."""
-
-    id: str | None
-    usage: Any
-    model: str | None
-    duration: float | None
-    attachments: Iterable[Attachable]
-    parent_id: str | None
-    metadata: Mapping[str, Any] | None
-    raw: bytes | None
-    idempotency_key: str | None
 
 
 class Speaking(Running, Reading):
     """The part of a session that appends messages."""
 
-    @writing
-    def user(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
-        """Append a user message; ``append`` describes durability and retries."""
-        return self._say("user", content, fields)
+    def user(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a user message; ``append`` describes durability and retries.
 
-    @writing
-    def assistant(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
-        """Append an assistant message."""
-        return self._say("assistant", content, fields)
+        Content is text or a list of parts.
+        """
+        return self._run(
+            self._say(
+                "user",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, raw),
+                idempotency_key,
+            )
+        )
 
-    @writing
-    def system(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
-        """Append a system message."""
-        return self._say("system", content, fields)
+    def assistant(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append an assistant message; takes what ``user`` takes."""
+        return self._run(
+            self._say(
+                "assistant",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, raw),
+                idempotency_key,
+            )
+        )
 
-    @writing
+    def system(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a system message; takes what ``user`` takes."""
+        return self._run(
+            self._say(
+                "system",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, raw),
+                idempotency_key,
+            )
+        )
+
     def append(
         self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
-    ) -> Write[list[Message]]:
+    ) -> list[Message]:
         """Append messages at the head, all or none; durable when this returns.
 
         Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI (both APIs), Gemini or
         Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores
         nothing. Raises ``Conflict`` if the session is not at ``expected_revision``.
         """
-        if expected_revision is not None:
-            arguments.whole(expected_revision, what="expected_revision")
-        return MessagesWrite(self, items, expected_revision, idempotency_key)
+        return self._run(self._append(items, expected_revision, idempotency_key))
 
     def replace_tail(
         self, from_seq: int, messages: Iterable[Any], expected_revision: int, *, idempotency_key: str | None = None
@@ -157,17 +203,19 @@ class Speaking(Running, Reading):
 
     # ------------------------------------------------------------------ how it is done
 
-    def _say(self, role: str, content: Any, fields: Said) -> Write[Message]:
+    def _say(self, role: str, content: Any, fields: tuple[Any, ...], key: str | None) -> Write[Message]:
         if not isinstance(content, str):
             content = _parts(content)
-        if not fields:
-            return MessageWrite(self, (_Said(role=role, content=content),))
-        unknown = fields.keys() - Said.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"a message has no field {sorted(unknown)[0]!r}; put your own data into metadata")
-        said: dict[str, Any] = {"role": role, "content": content, **fields}
-        key = said.pop("idempotency_key", None)
-        return MessageWrite(self, (_Said(said),), None, key)
+        said = _Said(role=role, content=content)
+        if fields != _NOTHING:
+            given = zip(_FIELDS, fields, _NOTHING, strict=True)
+            said.update([(name, value) for name, value, default in given if value is not default])
+        return MessageWrite(self, (said,), None, key)
+
+    def _append(self, items: Sequence[Any], expected_revision: int | None, key: str | None) -> Write[list[Message]]:
+        if expected_revision is not None:
+            arguments.whole(expected_revision, what="expected_revision")
+        return MessagesWrite(self, items, expected_revision, key)
 
     def _spill(self, drafts: list[Draft]) -> None:
         store = self._store
