@@ -49,7 +49,7 @@ class Working(Speaking):
 
     def set_tasks(self, tasks: Iterable[Task | str], *, idempotency_key: str | None = None) -> list[Task]:
         """Replace the list of tasks; strings become pending tasks."""
-        new = [_task(task) for task in arguments.many(tasks, what="tasks")]
+        new = checked_tasks(tasks)
         decide = work.set_tasks(new)
         self._change("tasks", decide, [msgspec.to_builtins(task) for task in new], idempotency_key)
         return self.tasks()
@@ -288,6 +288,11 @@ class Working(Speaking):
         if output is not None:
             output._dropped()
         return done
+
+
+def checked_tasks(tasks: object) -> list[Task]:
+    """Check a list of tasks; strings become pending tasks."""
+    return [_task(task) for task in arguments.many(tasks, what="tasks")]
 
 
 def _task(task: Task | str | Mapping[str, Any]) -> Task:
