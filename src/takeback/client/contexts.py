@@ -21,7 +21,7 @@ from .reading import Make, Reading
 if TYPE_CHECKING:
     from ..context.tokens import Count
     from ..context.value import Context
-    from ..model.document import About
+    from ..model.about import About
     from .points import Point
 
 

@@ -17,7 +17,7 @@ from ..model import html
 from ..model.operation import Operation
 from ..model.page import Page
 from ..model.session import StoreStats
-from ..ops import feed, feed_reading, operations, scopes, stats, store_identity, sweep, undo
+from ..ops import documents, feed, feed_reading, operations, scopes, stats, store_identity, sweep, undo
 from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
 from .session import Session
@@ -115,13 +115,16 @@ class Store(StoreCheckpoints):
         if policy != "unreferenced":
             raise Invalid(f"policy must be 'unreferenced', not {policy!r}")
         arguments.flag(dry_run, what="dry_run")
-        before_ms = self._clock.now_ms() - round(arguments.seconds(spare_seconds, what="spare_seconds") * 1000)
-        found = self._read(sweep.sweep, self.scope, before_ms=before_ms, dry_run=True)
+        now_ms = self._clock.now_ms()
+        before_ms = now_ms - round(arguments.seconds(spare_seconds, what="spare_seconds") * 1000)
+        found = self._read(sweep.sweep, self.scope, before_ms=before_ms, now_ms=now_ms, dry_run=True)
         if dry_run:
             return found
         if found.blobs:
             self._keep_agents("Before pruning")
-        return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, dry_run=False)
+        while self._write_as(FREEING_ALONE, documents.clear_expired, self.scope, now_ms=now_ms):
+            pass
+        return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, now_ms=now_ms, dry_run=False)
 
     def undo(self, op: Operation | str | None = None) -> Operation:
         """Undo the last operation made through this handle, or a given one.

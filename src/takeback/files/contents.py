@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Corrupt, Error, NotFound
 from ..model.entry import Draft
 from ..ops import blobs
 from ..storage.runner import FREEING, Reads, Runner
 
-SPILL_BYTES = 64 << 10
+if TYPE_CHECKING:
+    from ..ops.documents import Prepared
+
+SPILL_BYTES = blobs.SPILL_BYTES
 
 
 def store(runner: Runner, data: bytes) -> str:
@@ -97,3 +100,8 @@ def spill(runner: Runner, draft: Draft) -> Draft:
         store(runner, part) if part is not None and len(part) > SPILL_BYTES else "" for part in (draft.body, draft.raw)
     ]
     return draft._replace(spill=",".join(parts)) if any(parts) else draft
+
+
+def spill_value(runner: Runner, value: Prepared) -> Prepared:
+    """Store a large value of a document as a blob ahead of the document itself."""
+    return value._replace(hash=store(runner, value.data)) if value.is_large else value

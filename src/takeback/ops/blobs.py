@@ -25,9 +25,11 @@ else:
     from backports import zstd
 
 CHUNK = 1 << 20  # bytes of content in one chunk
+SPILL_BYTES = 64 << 10  # anything longer is stored as a blob, not in the row that needs it
 _kept = threading.local()
 HAS = "SELECT 1 FROM blob WHERE scope = ? AND hash = ?"
-LINKED = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
+LINKED = """SELECT 1 FROM link WHERE scope = ? AND hash = ?
+UNION ALL SELECT 1 FROM document WHERE scope = ? AND hash = ? LIMIT 1"""
 NUMBER = "SELECT blob_id FROM blob WHERE scope = ? AND hash = ?"
 DROP_CHUNKS = "DELETE FROM chunk WHERE scope = ? AND blob_id = ?"
 
@@ -68,6 +70,11 @@ def exists(tx: Tx, scope: str, content_hash: str) -> bool:
 def all_exist(tx: Tx, scope: str, hashes: Iterable[str]) -> bool:
     """Whether the scope has all of these contents."""
     return all(exists(tx, scope, each) for each in hashes)
+
+
+def is_linked(tx: Tx, scope: str, content_hash: str) -> bool:
+    """Whether an entry or a document needs this content."""
+    return tx.one(LINKED, (scope, content_hash) * 2) is not None
 
 
 def put_many(tx: Tx, scope: str, contents: Iterable[Packed], *, now_ms: int) -> None:
@@ -135,7 +142,7 @@ def describe(tx: Tx, scope: str, content_hash: str) -> BlobRow:
     """Return the record of content; content lost to damage raises ``Corrupt``, unknown content ``NotFound``."""
     found = find(tx, scope, content_hash)
     if found is None:
-        if tx.one(LINKED, (scope, content_hash)) is not None:
+        if is_linked(tx, scope, content_hash):
             said = f"content {content_hash[:12]} is linked but missing: it was lost to damage"
             raise Corrupt(f"{said}. Restore a backup, or run verify", what=f"blob {content_hash}")
         raise NotFound(f"there is no content {content_hash[:12]} in this scope")
