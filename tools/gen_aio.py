@@ -80,6 +80,8 @@ NAMES: dict[str, str] = {
     "FileState": ".model.files",
     "Pruned": ".model.purge",
     "Entry": ".model.entry",
+    "Custom": ".model.items",
+    "Written": ".model.items",
     "Change": ".model.feed",
     "Message": ".model.message",
     "Operation": ".model.operation",
@@ -179,6 +181,9 @@ def wrap(annotation: str, value: str) -> str:
         return value
     if page := inner(annotation, "Page"):
         return f"(lambda page: Page([{wrap(page, 'each')} for each in page], page.cursor, page.damaged))({value})"
+    if pair := inner(annotation, "tuple"):  # of a handle and something that is not one
+        first, _, other = pair.partition(", ")
+        return f"({wrap(first, f'{value}[0]')}, {wrap(other, f'{value}[1]')})"
     if listed := inner(annotation, "list"):
         return f"[{wrap(listed, 'each')} for each in {value}]"
     if inner(annotation, "Resolved"):

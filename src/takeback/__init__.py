@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from .model.exchange import Exported, Loaded
     from .model.feed import Change
     from .model.files import Diff, FileChange, FileDiff, FileState
+    from .model.items import Custom, Native, Written
     from .model.message import Message
     from .model.operation import Operation
     from .model.page import Page
@@ -123,6 +124,7 @@ __all__ = [
     "Copied",
     "Copying",
     "Corrupt",
+    "Custom",
     "Diff",
     "Entry",
     "Error",
@@ -137,6 +139,7 @@ __all__ = [
     "LeaseLost",
     "Loaded",
     "Message",
+    "Native",
     "NotFound",
     "Note",
     "Operation",
@@ -170,6 +173,7 @@ __all__ = [
     "Unsupported",
     "Usage",
     "Workspace",
+    "Written",
     "__version__",
     "aopen",
     "copy",
@@ -210,6 +214,7 @@ _WHERE = {
     "model.exchange": "Exported Loaded",
     "model.feed": "Change",
     "model.files": "Diff FileChange FileDiff FileState",
+    "model.items": "Custom Native Written",
     "model.message": "Message",
     "model.operation": "Operation",
     "model.page": "Page",

@@ -41,6 +41,7 @@ from .model.entry import Entry
 from .model.exchange import Exported, Loaded
 from .model.feed import Change
 from .model.files import Diff, FileChange, FileDiff, FileState
+from .model.items import Custom, Written
 from .model.message import Message
 from .model.operation import Operation
 from .model.page import Page
@@ -541,6 +542,20 @@ class AsyncStore:
         """
         return self._portal.follow(lambda stopped: self._sync._follow(after, stopped))
 
+    async def find_entries(
+        self, id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[tuple[AsyncSession, Message | Custom | Entry]]:
+        """List the entries of all sessions that were given this id, each with its session.
+
+        Several sessions may use one id, and the forks of a session have its entries, too. A page holds ``limit``
+        entries, each once per session that has it. Sessions in the trash are left out.
+        """
+        return (
+            lambda page: Page(
+                [(AsyncSession(self._portal, each[0]), each[1]) for each in page], page.cursor, page.damaged
+            )
+        )(await self._portal.run(lambda: self._sync.find_entries(id, limit=limit, cursor=cursor)))
+
     async def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""
         return await self._portal.run(lambda: self._sync.stats())
@@ -1020,6 +1035,31 @@ class AsyncSession:
         """Return a message on the path by its id, whether the caller's or the store's."""
         return await self._portal.run(lambda: self._sync.message(id))
 
+    async def custom(self, id: str) -> Custom:
+        """Return a custom entry on the path by its id."""
+        return await self._portal.run(lambda: self._sync.custom(id))
+
+    async def customs(
+        self,
+        kind: str | None = None,
+        *,
+        id_prefix: str | None = None,
+        newest: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+        all_branches: bool = False,
+    ) -> Page[Custom]:
+        """List custom entries of the path, oldest first, or newest first; only those of a kind if one is given.
+
+        ``id_prefix`` lists those whose ids begin with it. ``all_branches`` goes through the branches one after the
+        other, in the order they were opened. Pass the page's cursor to get the next page.
+        """
+        return await self._portal.run(
+            lambda: self._sync.customs(
+                kind, id_prefix=id_prefix, newest=newest, limit=limit, cursor=cursor, all_branches=all_branches
+            )
+        )
+
     def turns(self) -> AsyncIterator[Turn]:
         """Yield the turns of the path: each a user message and everything up to the next one."""
         return self._portal.iterate(lambda: self._sync.turns())
@@ -1348,17 +1388,23 @@ class AsyncSession:
         attachments: Iterable[Attachable] = (),
         parent_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
         raw: bytes | None = None,
         idempotency_key: str | None = None,
     ) -> Message:
         """Append a user message; ``append`` describes durability and retries.
 
-        Content is text or a list of parts.
+        Content is text or a list of parts. ``origin`` says who stands behind it: ``person``, ``harness`` or
+        ``notification``; only a person's message opens a turn. ``created_at`` is when it happened, if not now.
         """
         return await self._portal.write(
             self._sync._store._backend,
             self._sync._say(
-                "user", content, (id, usage, model, duration, attachments, parent_id, metadata, raw), idempotency_key
+                "user",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
             ),
         )
 
@@ -1373,6 +1419,8 @@ class AsyncSession:
         attachments: Iterable[Attachable] = (),
         parent_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
         raw: bytes | None = None,
         idempotency_key: str | None = None,
     ) -> Message:
@@ -1382,7 +1430,7 @@ class AsyncSession:
             self._sync._say(
                 "assistant",
                 content,
-                (id, usage, model, duration, attachments, parent_id, metadata, raw),
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
                 idempotency_key,
             ),
         )
@@ -1398,6 +1446,8 @@ class AsyncSession:
         attachments: Iterable[Attachable] = (),
         parent_id: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
         raw: bytes | None = None,
         idempotency_key: str | None = None,
     ) -> Message:
@@ -1405,21 +1455,57 @@ class AsyncSession:
         return await self._portal.write(
             self._sync._store._backend,
             self._sync._say(
-                "system", content, (id, usage, model, duration, attachments, parent_id, metadata, raw), idempotency_key
+                "system",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
             ),
         )
 
     async def append(
-        self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
-    ) -> list[Message]:
+        self,
+        *items: Any,
+        existing: str = "error",
+        expected_revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[Any]:
         """Append messages at the head, all or none; durable when this returns.
 
-        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI (both APIs), Gemini or
-        Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores
-        nothing. Raises ``Conflict`` if the session is not at ``expected_revision``.
+        Takes our own messages, dicts, ``Native`` and ``Custom`` items, and SDK objects or whole responses from
+        Anthropic, OpenAI (both APIs), Gemini or Bedrock's Converse. A retry with the same ``idempotency_key`` and
+        content returns the first result and stores nothing. With ``existing="skip"``, items whose id is on any branch
+        of the session with equal content are passed over and returned as stored. Raises ``Conflict`` if the session is
+        not at ``expected_revision``.
         """
         return await self._portal.write(
-            self._sync._store._backend, self._sync._append(items, expected_revision, idempotency_key)
+            self._sync._store._backend, self._sync._append(items, existing, expected_revision, idempotency_key)
+        )
+
+    async def write(
+        self,
+        *items: Any,
+        state: Mapping[str, Any] | None = None,
+        state_delete: Iterable[str] = (),
+        docs: Mapping[tuple[Any, str], Any] | None = None,
+        tasks: Iterable[Task | str] | None = None,
+        at: Point | None = None,
+        move: bool = True,
+        existing: str = "error",
+        expected_revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Written:
+        """Store items, changes of the session's state, tasks and documents in one step: all of it, or nothing.
+
+        Takes the items that ``append`` takes. ``docs`` maps (namespace, key) to a value; documents do not go back with
+        a rewind. ``at`` is where to write: the tip is a plain append, another point opens a branch there and moves the
+        head to it. With ``move=False`` the head stays; the tip of a branch that was left is continued. Files are never
+        touched. ``existing`` works as in ``append``.
+        """
+        return await self._portal.write(
+            self._sync._store._backend,
+            self._sync._write(
+                items, state, state_delete, docs, tasks, at, move, existing, expected_revision, idempotency_key
+            ),
         )
 
     async def replace_tail(

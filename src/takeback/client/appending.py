@@ -162,8 +162,9 @@ class Speaking(Running, Reading):
         head to it. With ``move=False`` the head stays; the tip of a branch that was left is continued. Files are never
         touched. ``existing`` works as in ``append``.
         """
-        asked = (items, state, state_delete, docs, tasks, at, move, existing, expected_revision, idempotency_key)
-        return self._run(self._write(*asked))
+        return self._run(
+            self._write(items, state, state_delete, docs, tasks, at, move, existing, expected_revision, idempotency_key)
+        )
 
     def replace_tail(
         self, from_seq: int, messages: Iterable[Any], expected_revision: int, *, idempotency_key: str | None = None
@@ -336,9 +337,8 @@ class MessagesWrite(append_statement.Append):
     ) -> None:
         key = None if key is None else arguments.name(key, what="idempotency_key")
         seen, held, waiting = handle._seen, handle._held, handle._waiting
-        attaches = [item for item in items if drafts_.attaches(item)]
+        attaches, store = [item for item in items if drafts_.attaches(item)], handle._store
         drafts = [] if attaches else drafts_.drafts(store, items)
-        store = handle._store
         super().__init__(
             store.scope,
             seen,
@@ -360,7 +360,7 @@ class MessagesWrite(append_statement.Append):
     def prepare(self) -> None:
         """Do what comes before the transaction."""
         handle, self.unprepared = self._handle, False
-        drafts = drafts_.drafts(store, self._items) if self._items else [*self.drafts]
+        drafts = drafts_.drafts(handle._store, self._items) if self._items else [*self.drafts]
         handle._spill(drafts)
         self.drafts = drafts
         if self._scans:

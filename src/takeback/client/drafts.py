@@ -38,12 +38,7 @@ def drafts(store: Store, items: Iterable[Any]) -> list[Draft]:
     found = list[Draft]()
     for item in items:
         kind = type(item)
-        if (
-            (kind is dict or kind is Said)
-            and len(item) == 2
-            and "role" in item
-            and type(item.get("content")) is str
-        ):
+        if (kind is dict or kind is Said) and len(item) == 2 and "role" in item and type(item.get("content")) is str:
             found.append(messages_.text_draft(item))
         elif kind is dict:
             found += _recognised(store, item)

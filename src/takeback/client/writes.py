@@ -142,5 +142,3 @@ def _named(place: object) -> tuple[str, str]:
     if not isinstance(place, tuple) or len(place) != 2:
         raise Invalid(f"docs maps (namespace, key) to a value; {place!r:.60} is not such a pair")
     return documents.named(*place)
-
-

@@ -16,8 +16,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import Corrupt, NotFound
-from ..model.entry import Entry
 from ..model import pointer
+from ..model.entry import Entry
 from ..model.message import Body, Message, decode_raw
 from ..model.tools import ToolResult
 from ..providers import NAMES, find_provider

@@ -15,7 +15,7 @@ from ..storage.base import Tx, Value
 from ..tables.branches import BranchRow
 from ..tables.entries import ENTRY, IS_CUSTOM, EntryRow
 from ..tables.sessions import SESSION
-from . import branches, log
+from . import branches, log, sessions
 from .branches import Segment
 from .sessions import SessionRow
 
@@ -119,9 +119,16 @@ def _rows(tx: Tx, scope: str, segment: Segment, wanted: Wanted, limit: int) -> l
 class FoundRow(NamedTuple):
     """An entry, the branch that holds it, and a session that has it."""
 
-    session: SessionRow
+    session: sessions.Whole
     uid: str
     row: EntryRow
+
+
+def parse_cursor(cursor: str) -> int:
+    """Read the cursor of a page of ``with_id``."""
+    if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > 19:
+        raise Invalid("this is not a cursor of find_entries; start again without one")
+    return int(cursor)
 
 
 def with_id(tx: Tx, scope: str, wanted: str, *, after: int, limit: int) -> tuple[list[FoundRow], int | None]:
@@ -136,7 +143,8 @@ def with_id(tx: Tx, scope: str, wanted: str, *, after: int, limit: int) -> tuple
         branch = branches.get(tx, scope, row.branch)
         numbers = dict.fromkeys([branch.session, *(each.session for each in _readers(tx, branch, row.seq))])
         shown = SESSION.numbered(tx, scope, numbers)
-        found += [FoundRow(shown[sid], branch.uid, row) for sid in numbers if sid in shown and not shown[sid].hidden]
+        visible = [shown[sid].id for sid in numbers if sid in shown and not shown[sid].hidden]
+        found += [FoundRow(sessions.whole(tx, scope, each), branch.uid, row) for each in visible]
     return found, whole[-1].key if len(rows) > len(whole) else None
 
 

@@ -53,9 +53,7 @@ def _named(tx: Tx, session: SessionRow, target: Target) -> Target:
     if row is not None:
         return Target(row.seq, checkpoint_rows.seen_from(tx, session, row).uid, anywhere=True)
     if branches.find_by_name(tx, session.scope, session.sid, name) is None:
-        raise NotFound(
-            f"this session has no checkpoint and no branch {name!r}; checkpoints() and branches() list them"
-        )
+        raise NotFound(f"this session has no checkpoint and no branch {name!r}; checkpoints() and branches() list them")
     return located(tx, session, Target(tip_of=name, attached=target.attached))
 
 

@@ -80,9 +80,7 @@ def write(tx: Tx, scope: str, session_id: str, wanted: WantedWrite) -> WriteDone
     drafts = calls.settled(tx, _standing(tx, place), drafts)
     done = _put(tx, place, drafts, wanted)
     for namespace, key, value in sorted(wanted.docs, key=lambda each: each[:2]):  # one order for all: no deadlock
-        documents.put(
-            tx, scope, namespace, key, value, expected_version=None, expires_ms=None, now_ms=call.now_ms
-        )
+        documents.put(tx, scope, namespace, key, value, expected_version=None, expires_ms=None, now_ms=call.now_ms)
     if call.key is not None:
         _keep(tx, done, wanted)
     branch = branches.find_by_uid(tx, scope, done.uid) or branches.get(tx, scope, done.session.branch)
@@ -129,7 +127,9 @@ def _keep(tx: Tx, done: entries.Appended, wanted: WantedWrite) -> None:
     """Record the key of a write: with its entries, or alone if it has none."""
     session, asked = done.session, idempotency.digest(wanted.call.request)
     branch = branches.find_by_uid(tx, session.scope, done.uid) if done.last >= done.first else None
-    place = (0, 0, 0, KIND, session.id) if branch is None else (branch.bid, done.first, done.last, idempotency.ENTRIES, "")
+    place = (
+        (0, 0, 0, KIND, session.id) if branch is None else (branch.bid, done.first, done.last, idempotency.ENTRIES, "")
+    )
     idempotency.keep(tx, OnceRow(session.scope, session.sid, wanted.call.key or "", *place, asked, wanted.call.now_ms))
 
 
@@ -142,7 +142,9 @@ def _existing(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> dict[int,
             continue
         row = log.read(tx, session.scope, [place])[0]
         if not entries.is_same(row, draft):
-            raise Conflict(f"entry {draft.mid!r} is already there with different content; use a new id", found=draft.mid)
+            raise Conflict(
+                f"entry {draft.mid!r} is already there with different content; use a new id", found=draft.mid
+            )
         found[number] = place.uid, row
     return found
 
@@ -150,7 +152,7 @@ def _existing(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> dict[int,
 def _found(tx: Tx, session: SessionRow, mid: str) -> Segment | None:
     """Find an entry by its id on the path, or else on any branch of the session."""
     found = log.find_by_id(tx, session, mid)
-    if found is not None or session.branches == 1:
+    if found is not None or (session.branches == 1 and session.attached):
         return found
     for row in branches.of_session(tx, session.scope, session.sid, session.branches):
         base = log.key_of(row.bid, 0)
@@ -230,9 +232,7 @@ def _put(tx: Tx, place: _Place, drafts: Sequence[Draft], wanted: WantedWrite) ->
     return entries.put(tx, session, everything, now_ms=now_ms)
 
 
-def _changes(
-    tx: Tx, session: SessionRow, before: int, wanted: WantedWrite
-) -> tuple[list[Draft], dict[str, int]]:
+def _changes(tx: Tx, session: SessionRow, before: int, wanted: WantedWrite) -> tuple[list[Draft], dict[str, int]]:
     """Return the entries that change the state of work, which come ``before`` entries later, and the new counts."""
     decisions = list[tuple[str, work.Decide]]()
     if wanted.state or wanted.state_delete:

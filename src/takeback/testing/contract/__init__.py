@@ -32,14 +32,16 @@ from .streams import Calls, Streams
 from .timelines import Timelines
 from .together import Approvals, Inboxes, SubAgents
 from .work import Attachments, Tools, Work
+from .writes import AnyBranch, Customs, Natives, Writes
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
+_WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-class StoreContract(*_PARTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
+class StoreContract(*_PARTS, *_WRITES, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
     """All contracts of a store: subclass it and define ``open``."""
 
 
