@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
-from takeback.client import agent, attachments, rewind, session, state, store, streams, tools, workspace
+from takeback.client import agent, attachments, documents, rewind, session, state, store, streams, tools, workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "takeback" / "aio.py"
@@ -33,6 +33,7 @@ HANDLES: dict[str, type] = {
     "Rewind": rewind.Rewind,
     "Workspace": workspace.Workspace,
     "Attachment": attachments.Attachment,
+    "Documents": documents.Documents,
 }
 ENTERED = {"Session", "Stream"}  # results that ``async with`` can enter without an ``await`` before
 NO_IO = {
@@ -40,6 +41,7 @@ NO_IO = {
     "retry",
     "scoped",
     "workspace",
+    "docs",
     "to_dict",
     "runtime",
     "due",
@@ -56,8 +58,10 @@ NAMES: dict[str, str] = {
     "Callable": "collections.abc",
     "Iterable": "collections.abc",
     "Mapping": "collections.abc",
+    "Sequence": "collections.abc",
     "PathLike": "os",
     "datetime": "datetime",
+    "timedelta": "datetime",
     "TracebackType": "types",
     "Attachable": ".client.attachments",
     "Point": ".client.points",
@@ -74,6 +78,8 @@ NAMES: dict[str, str] = {
     "Copying": ".model.copied",
     "Exported": ".model.exchange",
     "Loaded": ".model.exchange",
+    "Document": ".model.document",
+    "Namespace": ".model.document",
     "Diff": ".model.files",
     "FileChange": ".model.files",
     "FileDiff": ".model.files",

@@ -7,8 +7,8 @@ method runs in a thread of the portal and finishes even when the task that await
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from os import PathLike
 from types import TracebackType
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Literal, Unpack, overload
 
 from .client.agent import Agent
 from .client.attachments import Attachable, Attachment
+from .client.documents import Documents
 from .client.open import LOCK_TIMEOUT, open_store
 from .client.points import Point
 from .client.reading import Turn
@@ -37,6 +38,7 @@ from .model.capture import Capture
 from .model.checkpoint import Checkpoint
 from .model.comparison import Comparison
 from .model.copied import Copying
+from .model.document import Document, Namespace
 from .model.entry import Entry
 from .model.exchange import Exported, Loaded
 from .model.feed import Change
@@ -529,6 +531,24 @@ class AsyncStore:
     def workspace(self, path: str | PathLike[str]) -> AsyncWorkspace:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""
         return AsyncWorkspace(self._portal, self._sync.workspace(path))
+
+    def docs(self, namespace: str | Sequence[str]) -> AsyncDocuments:
+        """Return the documents of a namespace: a string, or several as a tuple or list.
+
+        They belong to the scope, not to a session: a rewind leaves them alone. Only the current version is kept.
+        """
+        return AsyncDocuments(self._portal, self._sync.docs(namespace))
+
+    async def put_content(self, data: bytes) -> str:
+        """Store bytes once per scope and return their SHA-256, by which entries can link them.
+
+        ``prune`` erases content that nothing links; storing it, or storing it again, spares it for ``spare_seconds``.
+        """
+        return await self._portal.run(lambda: self._sync.put_content(data))
+
+    async def get_content(self, hash: str) -> bytes:
+        """Return content by its hash; raises ``NotFound`` if this scope does not have it."""
+        return await self._portal.run(lambda: self._sync.get_content(hash))
 
     def events(self, after: str | None = None) -> AsyncIterator[Change]:
         """Yield every change after a cursor up to now, in commit order."""
@@ -2263,6 +2283,68 @@ class AsyncAttachment:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain values."""
         return self._sync.to_dict()
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+
+class AsyncDocuments:
+    """The documents of one namespace; every method reads or writes the store."""
+
+    def __init__(self, portal: Portal, sync: Documents) -> None:
+        self._portal, self._sync = portal, sync
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace: a string, or a tuple if it has several parts."""
+        return self._sync.namespace
+
+    async def get(self, key: str) -> Document:
+        """Return a document; raises ``NotFound`` if it is absent or has expired."""
+        return await self._portal.run(lambda: self._sync.get(key))
+
+    async def find(self, key: str) -> Document | None:
+        """Return a document, or None if it is absent or has expired."""
+        return await self._portal.run(lambda: self._sync.find(key))
+
+    async def put(
+        self,
+        key: str,
+        value: Any,
+        *,
+        expected_version: int | None = None,
+        ttl: float | timedelta | None = None,
+        idempotency_key: str | None = None,
+    ) -> Document:
+        """Store a value, bytes or plain data, as the next version of a document; durable when this returns.
+
+        Raises ``Conflict`` unless the document is at ``expected_version``; 0 means that it must not exist. With ``ttl``
+        it reads as absent after so many seconds; without one it stays, even if the version before it had one.
+        """
+        return await self._portal.run(
+            lambda: self._sync.put(
+                key, value, expected_version=expected_version, ttl=ttl, idempotency_key=idempotency_key
+            )
+        )
+
+    async def delete(
+        self, key: str, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> bool:
+        """Delete a document and return whether there was one; ``expected_version`` works as in ``put``.
+
+        Its versions go on where they were if it is put again.
+        """
+        return await self._portal.run(
+            lambda: self._sync.delete(key, expected_version=expected_version, idempotency_key=idempotency_key)
+        )
+
+    async def list(self, prefix: str = "", *, limit: int = 100, cursor: str | None = None) -> Page[Document]:
+        """List the documents whose keys begin with a prefix, ordered by key; pass the page's cursor to go on.
+
+        A page may hold fewer than ``limit`` if their values are large; only a cursor of None is the end. The page's
+        ``damaged`` names documents that cannot be read.
+        """
+        return await self._portal.run(lambda: self._sync.list(prefix, limit=limit, cursor=cursor))
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

@@ -6,13 +6,13 @@ connections; nothing in one scope is ever visible from another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import Closed, Conflict, Invalid, Unsupported
-from ..files import timeline
+from ..files import contents, timeline
 from ..model import html
 from ..model.items import CUSTOM
 from ..model.message import MESSAGE_KINDS
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..model.report import Repaired, Report
     from ..tables.entries import EntryRow
     from ..tables.files import WorkspaceRow
+    from .documents import Documents
     from .points import Point
     from .workspace import Workspace
 
@@ -175,6 +176,30 @@ class Store(StoreCheckpoints):
         from .workspace import Workspace
 
         return Workspace(self, path)
+
+    # ------------------------------------------------------------------ documents and contents
+
+    def docs(self, namespace: str | Sequence[str]) -> Documents:
+        """Return the documents of a namespace: a string, or several as a tuple or list.
+
+        They belong to the scope, not to a session: a rewind leaves them alone. Only the current version is kept.
+        """
+        from .documents import Documents
+
+        return Documents(self, namespace)
+
+    def put_content(self, data: bytes) -> str:
+        """Store bytes once per scope and return their SHA-256, by which entries can link them.
+
+        ``prune`` erases content that nothing links; storing it, or storing it again, spares it for ``spare_seconds``.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise Invalid(f"content must be bytes, not {type(data).__name__}")
+        return contents.store_unlinked(self._runner, bytes(data))
+
+    def get_content(self, hash: str) -> bytes:
+        """Return content by its hash; raises ``NotFound`` if this scope does not have it."""
+        return contents.read_whole(self._runner, arguments.name(hash, what="hash"))
 
     # ------------------------------------------------------------------ the whole store
 

@@ -31,6 +31,19 @@ def store(runner: Runner, data: bytes) -> str:
     return content_hash
 
 
+def store_unlinked(runner: Runner, data: bytes) -> str:
+    """Keep content that nothing links yet and return its hash; from now on a prune spares it for a while."""
+    content_hash = blobs.hash_of(data)
+    if not runner.write(blobs.renew, runner.scope, content_hash, now_ms=runner.clock.now_ms()):
+        store(runner, data)
+    return content_hash
+
+
+def read_whole(runner: Reads[Any], content_hash: str) -> bytes:
+    """Read content into memory, a chunk per transaction."""
+    return b"".join(open_stream(runner, content_hash))
+
+
 def store_stream(runner: Runner, pieces: Iterable[bytes | memoryview]) -> str:
     """Keep content that arrives in pieces, and return its hash."""
     now_ms = runner.clock.now_ms()

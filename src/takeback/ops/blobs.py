@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Corrupt, NotFound
-from ..storage.base import Tx
+from ..storage.base import LOCK, Tx
 from ..tables import content
 
 if TYPE_CHECKING:
@@ -117,6 +117,14 @@ def abandon(tx: Tx, scope: str, blob_id: int) -> None:
     """Drop an upload that failed half-way; one that became a blob stays."""
     if upload(tx, scope, blob_id) is not None:
         _delete(tx, scope, blob_id)
+
+
+def renew(tx: Tx, scope: str, content_hash: str, *, now_ms: int) -> bool:
+    """Let content count as stored now, so that garbage collection spares it; return False if it is absent."""
+    found = content.BLOB.one(tx, f"WHERE scope = ? AND hash = ?{LOCK}", (scope, content_hash))
+    if found is not None:
+        content.BLOB.update(tx, found, found._replace(created_ms=max(now_ms, found.created_ms)))
+    return found is not None
 
 
 def drop(tx: Tx, scope: str, content_hash: str) -> int:

@@ -9,21 +9,28 @@ Values are encoded, and large ones stored as blobs, before the transaction that 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import codec
-from ..errors import Conflict, Invalid
-from ..model.document import BETWEEN
+from ..errors import Conflict, Corrupt, Invalid
+from ..model.document import BETWEEN, Document, parts_of
 from ..storage.base import LOCK, Tx
 from ..tables.documents import DOCUMENT, DocumentRow
-from . import blobs, feed
+from . import blobs, feed, idempotency
+
+if TYPE_CHECKING:
+    from .idempotency import ApiCall
 
 JSON, BYTES = "json", "bytes"
 FORMS = (JSON, BYTES)
+ONCE = "document"  # the kind of an idempotency key
 _CLEARED = 100  # documents in one step
+_SOME, _PAGE_BYTES = 100, 8 << 20  # rows of one read, and about how much a page of values may hold
 MAX_NAMESPACE, MAX_KEY = 500, 1000  # bytes: an index of PostgreSQL takes no longer rows
 
 EXPIRED = "WHERE scope = ? AND expires_ms IS NOT NULL AND expires_ms <= ? ORDER BY expires_ms LIMIT ?"
+LISTED = f"""{DOCUMENT.select} INDEXED BY document_live WHERE scope = ? AND namespace = ? AND hidden = 0
+AND key {{since}} ? {{until}} AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY key LIMIT ?"""
 BY_KEY = f"WHERE scope = ? AND namespace = ? AND key = ?{LOCK}"
 
 
@@ -43,6 +50,11 @@ class Prepared(NamedTuple):
 def named(namespace: object, key: object) -> tuple[str, str]:
     """Check the namespace and the key of a document, and return them as they are stored."""
     return namespace_text(namespace), key_text(key)
+
+
+def stored_name(namespace: str, key: str) -> tuple[str, str]:
+    """Check a name as it is stored; one that cannot be raises ``Invalid``."""
+    return named(namespace.split(BETWEEN), key)
 
 
 def namespace_text(namespace: object) -> str:
@@ -88,7 +100,145 @@ def decoded(form: str, data: bytes) -> Any:
     return data if form == BYTES else codec.decode(data)
 
 
+# ---------------------------------------------------------------------- reading
+
+
+def find(tx: Tx, scope: str, namespace: str, key: str, *, now_ms: int) -> Document | None:
+    """Return a document, None if it is absent, deleted or expired."""
+    found = _live(DOCUMENT.one(tx, BY_KEY, (scope, namespace, key)), now_ms)
+    return None if found is None else shown(found, _data_of(tx, found))
+
+
+def shown(row: DocumentRow, data: bytes) -> Document:
+    """Return a document as callers see it; data that cannot be decoded raises ``Corrupt``."""
+    try:
+        value = decoded(row.form, data)
+    except Corrupt as error:
+        raise _damaged(row, error) from error
+    return Document(
+        namespace=parts_of(row.namespace),
+        key=row.key,
+        value=value,
+        version=row.version,
+        created_ms=row.created_ms,
+        updated_ms=row.updated_ms,
+        expires_ms=row.expires_ms,
+    )
+
+
+def _data_of(tx: Tx, row: DocumentRow) -> bytes:
+    if row.hash is None:
+        return row.value or b""
+    try:
+        return blobs.read_whole(tx, row.scope, row.hash)
+    except Corrupt as error:
+        raise _damaged(row, error) from error
+
+
+def _damaged(row: DocumentRow, error: Corrupt) -> Corrupt:
+    what = DOCUMENT.called(row)
+    return Corrupt(f"the value of {what} is damaged: {error}; run verify to see what else is", what=what)
+
+
+class Listed(NamedTuple):
+    """A page of documents, the key to go on from (None at the end), and what is damaged among them."""
+
+    documents: list[Document]
+    reached: str | None
+    damaged: list[str]
+
+
+def page(tx: Tx, scope: str, namespace: str, *, prefix: str, after: str | None, limit: int, now_ms: int) -> Listed:
+    """Return the next documents whose keys begin with a prefix, in the order of their keys.
+
+    A page ends early once it holds some megabytes. Damaged documents are named and left out.
+    """
+    found, size, damaged = list[Document](), 0, list[str]()
+    while True:
+        wanted = min(limit - len(found), _SOME) + 1  # one more shows whether the page is the last
+        rows = tx.all(*_listed(scope, namespace, prefix, after, now_ms, wanted))
+        for stored in rows[: wanted - 1]:
+            row = DOCUMENT.unchecked(stored)
+            if after is not None and not row.key > after:
+                raise Corrupt("the keys of documents are out of order", what=DOCUMENT.called(row))
+            after = row.key
+            try:
+                data = _data_of(tx, DOCUMENT.checked(stored))
+                found.append(shown(row, data))
+                size += len(data)
+            except Corrupt as error:
+                damaged.append(error.what)
+            if size > _PAGE_BYTES:
+                return Listed(found, after, damaged)
+        if len(rows) < wanted:
+            return Listed(found, None, damaged)
+        if len(found) == limit:
+            return Listed(found, after, damaged)
+
+
+def _listed(
+    scope: str, namespace: str, prefix: str, after: str | None, now_ms: int, limit: int
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the statement for a range of keys, and its values."""
+    end = _behind(prefix)
+    sql = LISTED.format(since=">=" if after is None else ">", until="" if end is None else "AND key < ?")
+    ends = () if end is None else (end,)
+    return sql, (scope, namespace, prefix if after is None else after, *ends, now_ms, limit)
+
+
+def _behind(prefix: str) -> str | None:
+    """Return the first text behind all that begin with a prefix, None if nothing is.
+
+    Both engines compare text by its bytes in UTF-8, which is the order of code points.
+    """
+    kept = prefix.rstrip("\U0010ffff")
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(0xE000 if following == 0xD800 else following)  # surrogates are not text
+
+
 # ---------------------------------------------------------------------- writing
+
+
+def put_once(
+    tx: Tx,
+    scope: str,
+    namespace: str,
+    key: str,
+    value: Prepared,
+    call: ApiCall,
+    *,
+    expected_version: int | None,
+    ttl_ms: int | None,
+) -> tuple[Document, bool]:
+    """Put a document, once per idempotency key; return it, and whether values of others wait to be cleared."""
+    now_ms = call.now_ms
+    expires_ms = None if ttl_ms is None else now_ms + ttl_ms
+    marks: dict[str, Any] = {"expected_version": expected_version, "expires_ms": expires_ms, "now_ms": now_ms}
+
+    def do() -> tuple[DocumentRow, str]:
+        row = put(tx, scope, namespace, key, value, **marks)
+        return row, f"{row.version} {row.created_ms} {row.updated_ms}"
+
+    def again(made: str) -> DocumentRow:
+        version, created_ms, updated_ms = map(int, made.split())
+        until = None if ttl_ms is None else updated_ms + ttl_ms
+        times = created_ms, updated_ms
+        return DocumentRow(scope, 0, namespace, key, version, 0, until, None, value.hash, value.form, *times)
+
+    row = idempotency.once(tx, scope, 0, call, kind=ONCE, do=do, again=again)
+    return shown(row, value.data), has_expired(tx, scope, now_ms=now_ms)
+
+
+def delete_once(tx: Tx, scope: str, namespace: str, key: str, call: ApiCall, *, expected_version: int | None) -> bool:
+    """Delete a document, once per idempotency key; return whether there was one."""
+
+    def do() -> tuple[bool, str]:
+        found = delete(tx, scope, namespace, key, expected_version=expected_version, now_ms=call.now_ms)
+        return found is not None, "1" if found else "0"
+
+    return idempotency.once(tx, scope, 0, call, kind=ONCE, do=do, again=lambda made: made == "1")
 
 
 def put(

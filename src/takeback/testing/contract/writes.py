@@ -250,7 +250,7 @@ class Natives(Contract):
             Native({"a": 1}, role="user", pointer="/a"),
             Native({"role": "user", "content": "x"}, role="user", form="anthropic", text="x"),
             Native({}, role="user", origin="robot"),
-            Native({}, role="user", created_at=datetime(2024, 1, 1)),  # noqa: DTZ001 - that is what is wrong
+            Native({}, role="user", created_at=datetime(2024, 1, 1)),
             Native({}, role="user", id=""),
             Native(float("nan"), role="user"),
         ],
