@@ -34,6 +34,10 @@ AND key {{since}} ? {{until}} AND (expires_ms IS NULL OR expires_ms > ?) ORDER B
 BY_KEY = f"WHERE scope = ? AND namespace = ? AND key = ?{LOCK}"
 
 
+# What is left of a row without its value: name and version.
+GONE: dict[str, Any] = {"hidden": 1, "expires_ms": None, "value": None, "hash": None}
+
+
 class Prepared(NamedTuple):
     """A value, encoded; ``hash`` names the blob that holds it, once it was stored as one."""
 
@@ -253,7 +257,7 @@ def put(
     now_ms: int,
 ) -> DocumentRow:
     """Put the next version of a document; one that is not at ``expected_version`` (0: absent) raises ``Conflict``."""
-    old = _locked(tx, scope, namespace, key)
+    old = locked(tx, scope, namespace, key)
     found = _live(old, now_ms)
     _require(key, expected_version, found)
     assert not value.is_large or value.hash, "a large value is stored as a blob first"
@@ -286,15 +290,15 @@ def delete(
     tx: Tx, scope: str, namespace: str, key: str, *, expected_version: int | None, now_ms: int
 ) -> DocumentRow | None:
     """Delete a document and return it as it was, None if it is absent; ``expected_version`` works as in ``put``."""
-    found = _live(_locked(tx, scope, namespace, key), now_ms)
+    found = _live(locked(tx, scope, namespace, key), now_ms)
     _require(key, expected_version, found)
     if found is not None:
-        _clear(tx, found)
+        DOCUMENT.update(tx, found, found._replace(**GONE, copied=0))
         feed.record_document(tx, scope, found.did, 0)
     return found
 
 
-def _locked(tx: Tx, scope: str, namespace: str, key: str) -> DocumentRow | None:
+def locked(tx: Tx, scope: str, namespace: str, key: str) -> DocumentRow | None:
     """Return the row of a key, live or not, and keep others from changing it."""
     found = DOCUMENT.one(tx, BY_KEY, (scope, namespace, key))
     if found is None:
@@ -334,10 +338,5 @@ def clear_expired(tx: Tx, scope: str, *, now_ms: int) -> int:
     stored = tx.all(f"{DOCUMENT.select} {EXPIRED}{LOCK}", (scope, now_ms, _CLEARED))
     rows = [DOCUMENT.checked(each) for each in stored if DOCUMENT.is_sound(each)]  # a damaged one keeps nobody waiting
     for row in rows:
-        _clear(tx, row)
+        DOCUMENT.update(tx, row, row._replace(**GONE))
     return len(rows)
-
-
-def _clear(tx: Tx, row: DocumentRow) -> None:
-    """Drop the value and keep the row."""
-    DOCUMENT.update(tx, row, row._replace(hidden=1, expires_ms=None, value=None, hash=None))

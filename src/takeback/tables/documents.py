@@ -20,6 +20,7 @@ class DocumentRow(NamedTuple):
     form: str
     created_ms: int
     updated_ms: int
+    copied: int = 0
 
 
 DOCUMENT = Table(
@@ -27,7 +28,7 @@ DOCUMENT = Table(
     DocumentRow,
     key="scope, did",
     number="did",
-    packed=("form", "created_ms", "updated_ms"),
+    packed=("form", "created_ms", "updated_ms", "copied"),
     called=lambda row: f"document {row.key!r} in {row.namespace!r}",
     indexes=[
         Index("document_key", "scope, namespace, key", unique=True),
@@ -43,6 +44,6 @@ DOCUMENT = Table(
         "expires_ms": "from then on it reads as absent; NULL: never",
         "value": "NULL: in a blob, or gone",
         "hash": "of the blob that holds the value",
-        "rest": "MessagePack array: form ('json' or 'bytes'), created_ms, updated_ms",
+        "rest": "MessagePack array: form ('json' or 'bytes'), created_ms, updated_ms, copied (1: not put here)",
     },
 )
