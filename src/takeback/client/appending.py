@@ -309,7 +309,11 @@ class Speaking(Running, Reading):
     def _copied(self, message: Message) -> Draft:
         """Copy a message of any session into a draft; it gets a new id, and its attachments come along."""
         left = ("id", "parent_id", "tool_name", "answers", "attachments")
-        body = {key: value for key, value in msgspec.to_builtins(message.body).items() if key not in left}
+        body = {
+            key: value
+            for key, value in msgspec.to_builtins(message.body, builtin_types=(bytes,)).items()
+            if key not in left
+        }
         if message.body.attachments:
             body["attachments"] = [attachments.store(self._store, each) for each in message.attachments]
         if message.body.form is None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from . import Portable
 
-class Change(msgspec.Struct, frozen=True):
+
+class Change(Portable, msgspec.Struct, frozen=True):
     """One committed change of a session, or of an agent (then ``session_id`` is empty).
 
     ``cursor`` is opaque: pass it back to continue after this change.

@@ -31,6 +31,7 @@ from .stores import Stores
 from .streams import Calls, Streams
 from .timelines import Timelines
 from .together import Approvals, Inboxes, SubAgents
+from .values import Values
 from .work import Attachments, Tools, Work
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
@@ -39,7 +40,7 @@ _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-class StoreContract(*_PARTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
+class StoreContract(*_PARTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Values, Regressions):  # type: ignore[misc]
     """All contracts of a store: subclass it and define ``open``."""
 
 
