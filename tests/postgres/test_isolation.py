@@ -22,7 +22,7 @@ import _postgres
 import takeback
 from takeback import Conflict, Error, Invalid, NotFound, Purged, Session, Store
 from takeback.client.agent import Agent
-from takeback.client.attachments import Attachment
+from takeback import Attachment
 from takeback.client.streams import Stream
 from takeback.client.tools import ToolRun
 from takeback.ops.streams import Piece
