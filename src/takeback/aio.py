@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Literal, Unpack, overload
 
 from .client.agent import Agent
-from .client.attachments import Attachable, Attachment
+from .client.attachments import Attachable
 from .client.documents import Documents
 from .client.open import LOCK_TIMEOUT, open_store
 from .client.points import Point
@@ -32,7 +32,9 @@ from .client.workspace import Workspace
 from .clock import Clock
 from .context.tokens import Count
 from .context.value import Context
+from .model import Bound
 from .model.approval import Approval
+from .model.attachment import Attachment
 from .model.branch import Branch
 from .model.capture import Capture
 from .model.checkpoint import Checkpoint
@@ -59,12 +61,12 @@ from .presence import Holder
 from .storage.base import Capabilities
 
 
-class AsyncStore:
+class AsyncStore(Bound):
     """An open store, seen from one scope; a context manager that any thread may use."""
 
     def __init__(self, portal: Portal, sync: Store) -> None:
         self._portal, self._sync = portal, sync
-        sync._attachment = lambda given: AsyncAttachment(portal, Attachment(sync, given))
+        sync._attachment.wrap = partial(AsyncAttachment, portal)
 
     @property
     def scope(self) -> str:
@@ -673,7 +675,7 @@ class AsyncStore:
         await self.close()
 
 
-class AsyncAgent:
+class AsyncAgent(Bound):
     """An agent as last read; ``refresh`` reads it again."""
 
     def __init__(self, portal: Portal, sync: Agent) -> None:
@@ -759,7 +761,7 @@ class AsyncAgent:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncAgentState:
+class AsyncAgentState(Bound):
     """The state of an agent; only restoring a checkpoint of the agent takes it back."""
 
     def __init__(self, portal: Portal, sync: AgentState) -> None:
@@ -811,7 +813,7 @@ class AsyncAgentState:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncSession:
+class AsyncSession(Bound):
     """One conversation of an agent; ``with session:`` runs it, and each write is durable when its call returns."""
 
     def __init__(self, portal: Portal, sync: Session) -> None:
@@ -1887,7 +1889,7 @@ class AsyncSession:
         await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
 
 
-class AsyncSessionState:
+class AsyncSessionState(Bound):
     """The state of a session; a rewind takes it back too."""
 
     def __init__(self, portal: Portal, sync: SessionState) -> None:
@@ -1939,7 +1941,7 @@ class AsyncSessionState:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncToolRun:
+class AsyncToolRun(Bound):
     """One run of a tool, as a context manager; an exception inside is stored as the call's error and re-raised."""
 
     def __init__(self, portal: Portal, sync: ToolRun) -> None:
@@ -1986,7 +1988,7 @@ class AsyncToolRun:
         await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
 
 
-class AsyncStream:
+class AsyncStream(Bound):
     """An answer that is being written: ``with session.stream() as stream: stream.write(delta)``."""
 
     def __init__(self, portal: Portal, sync: Stream) -> None:
@@ -2033,7 +2035,7 @@ class AsyncStream:
         await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
 
 
-class AsyncRewind:
+class AsyncRewind(Bound):
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
     ``workspace`` is the directory that changes. Left alone are: ``kept``, paths changed from outside; ``others``, paths
@@ -2185,7 +2187,7 @@ class AsyncRewind:
         return str(self._sync)
 
 
-class AsyncWorkspace:
+class AsyncWorkspace(Bound):
     """A directory as a store knows it; ``store.workspace(path)`` returns one. ``path`` is its real path."""
 
     def __init__(self, portal: Portal, sync: Workspace) -> None:
@@ -2235,8 +2237,11 @@ class AsyncWorkspace:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncAttachment:
-    """One attachment of a message, as stored: bytes in the store, or a URL."""
+class AsyncAttachment(Bound):
+    """One attachment of a message, as stored: bytes in the store, or a URL.
+
+    One that was pickled, encoded or made from a dict has left its store: it still says what it is, and its message
+    in the store still has it with its content."""
 
     def __init__(self, portal: Portal, sync: Attachment) -> None:
         self._portal, self._sync = portal, sync
@@ -2276,6 +2281,10 @@ class AsyncAttachment:
         """As the blocking ``Attachment`` holds it."""
         return self._sync.url
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data: times in RFC 3339, bytes as ``{"$bytes": base64}``."""
+        return self._sync.to_dict()
+
     def open(self) -> AsyncReader:
         """Open the content for reading, one chunk in memory at a time; raises ``Corrupt`` if a chunk is damaged."""
         return AsyncReader(self._portal, self._sync.open)
@@ -2284,15 +2293,11 @@ class AsyncAttachment:
         """Read the whole content."""
         return await self._portal.run(lambda: self._sync.read())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return self._sync.to_dict()
-
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncDocuments:
+class AsyncDocuments(Bound):
     """The documents of one namespace; every method reads or writes the store."""
 
     def __init__(self, portal: Portal, sync: Documents) -> None:

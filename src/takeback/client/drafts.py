@@ -117,7 +117,8 @@ def _draft(store: Store, item: Any) -> Draft:
 def _copied(store: Store, message: Message) -> Draft:
     """Copy a message of any session into a draft; it gets a new id, and its attachments come along."""
     left = ("id", "parent_id", "tool_name", "answers", "attachments", "content_at")
-    body = {key: value for key, value in msgspec.to_builtins(message.body).items() if key not in left}
+    said = msgspec.to_builtins(message.body, builtin_types=(bytes,))
+    body = {key: value for key, value in said.items() if key not in left}
     if message.body.attachments:
         body["attachments"] = [attachments.store(store, each) for each in message.attachments]
     if message.body.form is None:

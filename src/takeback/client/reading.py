@@ -6,11 +6,12 @@ imported on first use, so that a command that shows a session starts at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from ..errors import Corrupt, Invalid, NotFound
+from ..model import values
 from ..model.entry import Entry
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.page import Page
@@ -39,6 +40,15 @@ class Turn(NamedTuple):
 
     number: int
     messages: tuple[Message, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make an equal value from what ``to_dict`` returned."""
+        return values.from_dict(cls, given)
 
     @property
     def prompt(self) -> str:

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from ..model import words
+from ..model import Portable, words
 from ..providers import find_provider
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(Portable, msgspec.Struct, frozen=True):
     """A conversation in a provider's own format, ready to be sent."""
 
     provider: str

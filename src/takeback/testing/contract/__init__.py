@@ -32,6 +32,7 @@ from .stores import Stores
 from .streams import Calls, Streams
 from .timelines import Timelines
 from .together import Approvals, Inboxes, SubAgents
+from .values import Values
 from .work import Attachments, Tools, Work
 from .writes import AnyBranch, Customs, Natives, Writes
 
@@ -43,7 +44,7 @@ _WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-_ALL = (*_PARTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions)
+_ALL = (*_PARTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Values, Regressions)
 
 
 class StoreContract(*_ALL):  # type: ignore[misc]
