@@ -211,6 +211,7 @@ class Speaking(Running, Reading):
                 and len(item) == 2
                 and "role" in item
                 and type(item.get("content")) is str
+                and item["role"] != "developer"
             ):
                 found.append(messages_.text_draft(item))
             elif kind is dict:

@@ -59,11 +59,12 @@ def _given(value: dict[str, Any], whole: dict[str, Any]) -> Given:
 
 def either(value: dict[str, Any], camel: str) -> Any:
     """Return a field in camelCase or in snake_case."""
-    return value[camel] if camel in value else value.get(_snake(camel))
+    return value[camel] if camel in value else value.get(snake(camel))
 
 
 @cache
-def _snake(camel: str) -> str:
+def snake(camel: str) -> str:
+    """Return a name in snake_case."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in camel)
 
 
