@@ -26,13 +26,13 @@ def context_of(session: Session, provider: str, **options: Any) -> Context:
     """Return a context that is valid, the same at a second look, and nothing that a store could not hold."""
     found, again = session.context(provider, **options), session.context(provider, **options)
     require_valid(found)
-    assert sent(again) == sent(found)
+    assert as_sent(again) == as_sent(found)
     if asks(found):
         assert dumped(again.request()) == dumped(found.request())
     return found
 
 
-def sent(context: Context) -> bytes:
+def as_sent(context: Context) -> bytes:
     """Write what a context sends, whether there is anything to ask or not."""
     return dumped([context.provider, context.model, context.system, context.messages])
 

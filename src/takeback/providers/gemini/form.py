@@ -13,7 +13,7 @@ from typing import Any
 from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
-from ..counting import tokens
+from ..counting import rest, tokens
 from ..lenient import dicts, fields, joined, normal_role, present, usage_of, word
 
 FORM = "gemini"
@@ -138,4 +138,12 @@ def usage(data: dict[str, Any]) -> Usage | None:
         output_tokens=tokens(data, *_OUTPUT) + thoughts,
         cache_read_tokens=tokens(data, "cached_content_token_count", "cachedContentTokenCount"),
         reasoning_tokens=thoughts,
+        extra=rest(data, _READ),
     )
+
+
+_READ = (
+    *_COUNTS,
+    *("thoughts_token_count", "thoughtsTokenCount", "tool_use_prompt_token_count", "toolUsePromptTokenCount"),
+    *("cached_content_token_count", "cachedContentTokenCount"),
+)
