@@ -39,6 +39,7 @@ HANDLES = (
     "Workspace",
     "Attachment",
 )
+EVERY_VALUE = {"to_dict", "from_dict"}  # what the reference describes once, for all values
 
 
 def pages() -> list[Path]:
@@ -86,7 +87,7 @@ def undocumented() -> list[str]:
         if name.startswith("Async"):
             continue
         described = _words(_section(reference, name) if name in HANDLES else _row(reference, name))
-        missing = [member for member in members(thing) if member not in described]
+        missing = [member for member in members(thing) if member not in described | EVERY_VALUE]
         found += [f"docs/reference.md does not describe {name}.{member}" for member in missing]
     return found
 
@@ -130,6 +131,7 @@ def missing_twins() -> list[str]:
     found = []
     for name in HANDLES:
         blocking, awaitable = set(members(getattr(takeback, name))), set(members(getattr(takeback, f"Async{name}")))
+        blocking -= {"from_dict"}  # it makes a value, and a value is no twin
         found += [f"Async{name} has no {member}" for member in sorted(blocking - awaitable)]
         found += [f"{name} has no {member}" for member in sorted(awaitable - blocking)]
     return found

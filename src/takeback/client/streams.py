@@ -17,6 +17,7 @@ import msgspec
 
 from .. import codec
 from ..errors import Conflict, Error, Invalid
+from ..model import Bound
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 FLUSH_SECONDS, FLUSH_BYTES = 0.2, 4096
 
 
-class Stream:
+class Stream(Bound):
     """An answer that is being written: ``with session.stream() as stream: stream.write(delta)``."""
 
     message: Message | None

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 
 from ..errors import Invalid
-from ..model import words
+from ..model import Portable, words
 from ..providers import find_provider
 from ..providers.normal import listed
 
 _SHOWN = 8
 
 
-class Repaired(msgspec.Struct, frozen=True):
+class Repaired(Portable, msgspec.Struct, frozen=True):
     """One thing that was changed to make a conversation valid; ``sentence`` says it for people."""
 
     what: str
@@ -55,7 +55,7 @@ def repaired(what: str, seqs: Sequence[int], *, new: bool, starts: Collection[in
     return Repaired(what, tuple(said), new, f"{what} ({'; '.join(places)})" if places else what)
 
 
-class Context(msgspec.Struct, frozen=True):
+class Context(Portable, msgspec.Struct, frozen=True):
     """A conversation in a provider's own format, ready to be sent."""
 
     provider: str

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Invalid
-from . import words
+from . import Portable, words
 
 if TYPE_CHECKING:
     from .given import Forms
@@ -33,7 +33,7 @@ def _readers() -> Forms:
     return forms()
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(Portable, msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens and cost of one call or of a sum of calls; adds with ``+``.
 
     ``extra`` holds what else was told with them, as it was told: nothing is computed from it.
