@@ -15,7 +15,7 @@ from .. import codec
 from ..errors import Conflict, Corrupt, Invalid
 from ..model.document import BETWEEN, Document, parts_of
 from ..storage.base import LOCK, Tx
-from ..tables.documents import DOCUMENT, DocumentRow
+from ..tables.documents import CLEARED, DELETED, DOCUMENT, LIVE, DocumentRow
 from . import blobs, feed, idempotency
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ BY_KEY = f"WHERE scope = ? AND namespace = ? AND key = ?{LOCK}"
 
 
 # What is left of a row without its value: name and version.
-GONE: dict[str, Any] = {"hidden": 1, "expires_ms": None, "value": None, "hash": None}
+GONE: dict[str, Any] = {"hidden": DELETED, "expires_ms": None, "value": None, "hash": None}
 
 
 class Prepared(NamedTuple):
@@ -229,7 +229,7 @@ def put_once(
         version, created_ms, updated_ms = map(int, made.split())
         until = None if ttl_ms is None else updated_ms + ttl_ms
         times = created_ms, updated_ms
-        return DocumentRow(scope, 0, namespace, key, version, 0, until, None, value.hash, value.form, *times)
+        return DocumentRow(scope, 0, namespace, key, version, LIVE, until, None, value.hash, value.form, *times)
 
     row = idempotency.once(tx, scope, 0, call, kind=ONCE, do=do, again=again)
     return shown(row, value.data), has_expired(tx, scope, now_ms=now_ms)
@@ -270,13 +270,14 @@ def put(
         namespace,
         key,
         1 if old is None else old.version + 1,
-        0,
+        LIVE,
         expires_ms,
         None if value.hash else value.data,
         value.hash,
         value.form,
         now_ms if found is None else found.created_ms,
         now_ms,
+        *(() if old is None else old.base),
     )
     if old is None:
         DOCUMENT.put(tx, new)
@@ -293,7 +294,7 @@ def delete(
     found = _live(locked(tx, scope, namespace, key), now_ms)
     _require(key, expected_version, found)
     if found is not None:
-        DOCUMENT.update(tx, found, found._replace(**GONE, copied=0))
+        DOCUMENT.update(tx, found, found._replace(**GONE))
         feed.record_document(tx, scope, found.did, 0)
     return found
 
@@ -338,5 +339,5 @@ def clear_expired(tx: Tx, scope: str, *, now_ms: int) -> int:
     stored = tx.all(f"{DOCUMENT.select} {EXPIRED}{LOCK}", (scope, now_ms, _CLEARED))
     rows = [DOCUMENT.checked(each) for each in stored if DOCUMENT.is_sound(each)]  # a damaged one keeps nobody waiting
     for row in rows:
-        DOCUMENT.update(tx, row, row._replace(**GONE))
+        DOCUMENT.update(tx, row, row._replace(**{**GONE, "hidden": CLEARED}))
     return len(rows)
