@@ -1,0 +1,168 @@
+"""The streaming loops of the guide: real programs, real SDKs, killed at every kind of moment and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _streaming_server import PATIENCE, Reply, Server
+
+import takeback
+
+pytestmark = [pytest.mark.feature("F3", "F4"), pytest.mark.trial("T59")]
+FOLDER = Path(__file__).parents[2] / "examples"
+ASKED = "Note that the milk is sour"
+LINE = "the milk is sour (ä)"
+SCRIPT = [
+    Reply("I look at the notes first.", ("read_notes", {}), thinking="It may be there already."),
+    Reply("It is not there, so I add it.", ("add_note", {"line": LINE})),
+    Reply("Noted."),
+]
+KEYS = {
+    "anthropic": {"ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": "{url}"},
+    "openai": {"OPENAI_API_KEY": "none", "OPENAI_BASE_URL": "{url}/v1"},
+    "gemini": {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": "{url}"},
+}
+SIGNATURES = {"anthropic": "c2ln", "openai": "c2VjcmV0", "gemini": "c2ln"}
+UNCLEAR = "interrupted: check whether it took effect before you repeat it"
+# The moments of a run: in the middle of thinking, text or the input of a call, while the tool runs, and when a result
+# is stored and nothing of the next answer has arrived. Each provider has its share of them in every run of the tests.
+MOMENTS = [(0, "thinking"), (0, "text"), (0, "tool"), (1, "asked"), (1, "input"), (1, "tool"), (2, "text")]
+KINDS = {"thinking": "thinking", "text": "text", "input": "tool_input"}
+ALWAYS = {
+    "anthropic": [(0, "text"), (1, "tool")],
+    "openai": [(1, "asked"), (1, "input")],
+    "gemini": [(0, "tool"), (2, "text")],
+}
+
+
+class Agent:
+    """The example of a provider in a directory of its own, to be started and killed."""
+
+    def __init__(self, provider: str, server: Server, folder: Path) -> None:
+        self.program, self.server = FOLDER / f"streaming_{provider}.py", server
+        self.folder = folder / "work"
+        self.folder.mkdir()
+        self.notes = self.folder / "notes.txt"
+        given = {name: value.format(url=server.url) for name, value in KEYS[provider].items()}
+        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        self.environment = {**kept, **given, "HOME": str(folder), "TAKEBACK_STORE": str(folder / "store.db")}
+        self.store = takeback.open(folder / "store.db")
+
+    @property
+    def session(self) -> takeback.Session:
+        return self.store.list_sessions()[0]
+
+    def start(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-W", "error", self.program, *ASKED.split()],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self) -> str:
+        """Let it run to its end, and return what it printed."""
+        out, err = self.start().communicate(timeout=PATIENCE)
+        assert err == ""
+        return out
+
+    def _kill_when(self, happened: Callable[[], Any]) -> None:
+        """Start it, wait for something to happen, and kill it there."""
+        process = self.start()
+        until = time.monotonic() + PATIENCE
+        while not happened():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until, "it did not happen"
+            time.sleep(0.01)
+        process.kill()
+        process.communicate(timeout=PATIENCE)
+        self.server.go_on.set()
+
+    def kill(self, step: int, place: str) -> None:
+        """Kill it at a moment: what had arrived until then is on disk."""
+        if place == "tool":
+            os.mkfifo(self.notes)  # the tool waits on a pipe where it expects a file
+            self._kill_when(lambda: [call.status for call in self._calls()] == ["running"])
+            self.notes.unlink()
+        else:
+            self.server.stop_in(step, place)
+            self._kill_when(lambda: self.server.stopped.is_set() and (place == "asked" or self._is_kept(place)))
+
+    def _is_kept(self, place: str) -> bool:
+        last = self.session.messages(limit=1)[0]
+        parts = last.content if isinstance(last.content, list) else [{"type": "text"}] if last.text else []
+        return last.status == "streaming" and any(part["type"] == KINDS[place] for part in parts)
+
+    def _calls(self) -> list[takeback.ToolCall]:
+        return self.session.pending_calls() if self.store.list_sessions() else []
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server(SCRIPT)
+    yield server
+    server.shutdown()
+
+
+def said(session: takeback.Session) -> list[Any]:
+    """Return what was said and done, in the same words for every provider."""
+    found = list[Any]()
+    for message in session.messages():
+        if message.status == "complete":
+            found += [(message.role, message.text)] if message.text else []
+            found += [(call.name, call.arguments) for call in message.tool_calls]
+    return found
+
+
+def scripted(added: str) -> list[Any]:
+    """Return what is said and done according to the script, with what came of adding the note."""
+    first, second, last = SCRIPT
+    return [
+        *[("user", ASKED), ("assistant", first.text), first.call, ("tool", "There are no notes yet.")],
+        *[("assistant", second.text), second.call, ("tool", added), ("assistant", last.text)],
+    ]
+
+
+@pytest.mark.parametrize("provider", KEYS)
+def test_killed_anywhere_it_goes_on(provider: str, server: Server, tmp_path: Path, deep: bool) -> None:
+    moments = MOMENTS if deep else [moment for moment in MOMENTS if moment in ALWAYS[provider]]
+    agent = Agent(provider, server, tmp_path)
+    for step, place in moments:
+        agent.kill(step, place)
+    printed = agent.run()
+    assert "(resuming turn 1, which was interrupted)" in printed
+    assert printed.count(SCRIPT[-1].text) == 1
+
+    # Every request was valid, and nothing was asked again that had been answered.
+    assert [asked.problems for asked in server.asked] == [[]] * len(server.asked)
+    assert [asked.step for asked in server.asked if asked.answered] == [0, 1, 2]
+    # A partial answer is kept, and the model is shown it; what was signed goes back as it was.
+    session, sent = agent.session, json.dumps(server.asked[-1].request, ensure_ascii=False)
+    cut = [message.text for message in session.messages() if message.status == "interrupted"]
+    assert cut == [_arrived(step, place) for step, place in moments if place not in ("asked", "tool")]
+    assert [half for half in cut if half not in sent] == []
+    assert SIGNATURES[provider] in sent
+    # A tool that must not run twice did not; the other one was tried again.
+    is_unclear = (1, "tool") in moments
+    assert said(session) == scripted(UNCLEAR if is_unclear else "added")
+    assert (agent.notes.read_text("utf-8") if agent.notes.exists() else "") == ("" if is_unclear else f"{LINE}\n")
+    assert [call.attempts for call in session.tool_calls()] == [2 if (0, "tool") in moments else 1, 1]
+    assert session.stats().usage == takeback.Usage(600, 30)
+    assert (session.status, session.pending_calls(), session.needs_reply()) == ("active", [], False)
+
+
+def _arrived(step: int, place: str) -> str:
+    """Return the text that had arrived at a moment."""
+    text = SCRIPT[step].text
+    return {"thinking": "", "text": text[: len(text) // 2], "input": text}[place]
