@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
@@ -45,6 +45,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.script = script
         self.asked: list[Asked] = []
+        self.before: dict[int, Callable[[], None]] = {}  # what to do once, before the answer of a step begins
         self.stop_at: tuple[int, str] | None = None
         self.stopped, self.go_on = threading.Event(), threading.Event()
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -87,6 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._begin(400, "application/json")
             self._send(said.encode())
         else:
+            self.server.before.pop(step, lambda: None)()
             self._stop_here(step, "asked")
             self._begin(200, "text/event-stream")
             for place, event in _WRITERS[provider](step, self.server.script[step], str(request["model"])):
