@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +34,10 @@ KEYS = {
 }
 SIGNATURES = {"anthropic": "c2ln", "openai": "c2VjcmV0", "gemini": "c2ln"}
 UNCLEAR = "interrupted: check whether it took effect before you repeat it"
-# The moments of a run: in the middle of thinking, text or the input of a call, while the tool runs, and when a result
-# is stored and nothing of the next answer has arrived. Each provider has its share of them in every run of the tests,
-# and all with ``make crash``.
-MOMENTS = [(0, "thinking"), (0, "text"), (0, "tool"), (1, "asked"), (1, "input"), (1, "tool"), (2, "text")]
+# The moments of a run: in the middle of thinking, text or the input of a call, while the tool runs, when a result is
+# stored and nothing of the next answer has arrived; and when the line to the provider breaks. Each provider has its
+# share of them in every run of the tests, and all with ``make crash``.
+MOMENTS = [(0, "thinking"), (0, "line"), (0, "text"), (0, "tool"), (1, "asked"), (1, "input"), (1, "tool"), (2, "text")]
 KINDS = {"thinking": "thinking", "text": "text", "input": "tool_input"}
 ALWAYS = {
     "anthropic": [(1, "tool")],
@@ -47,22 +49,30 @@ ALWAYS = {
 class Agent:
     """The example of a provider in a directory of its own, to be started and killed."""
 
-    def __init__(self, provider: str, server: Server, folder: Path) -> None:
-        self.program, self.server = FOLDER / f"streaming_{provider}.py", server
+    def __init__(self, provider: str, server: Server, folder: Path, store: takeback.Store) -> None:
+        self.program, self.server, self.store = FOLDER / f"streaming_{provider}.py", server, store
         self.folder = folder / "work"
         self.folder.mkdir()
         self.notes = self.folder / "notes.txt"
         given = {name: value.format(url=server.url) for name, value in KEYS[provider].items()}
         kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-        self.environment = {**kept, **given, "HOME": str(folder), "TAKEBACK_STORE": str(folder / "store.db")}
-        self.store = takeback.open(folder / "store.db")
+        self.environment = {**kept, **given, "HOME": str(folder), "TAKEBACK_STORE": store.url}
 
     @property
     def session(self) -> takeback.Session:
         return self.store.list_sessions()[0]
 
-    def start(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+    def run(self) -> str:
+        """Let it run to its end, and return what it printed."""
+        with self._started() as process:
+            out, err = process.communicate(timeout=PATIENCE)
+        assert err == ""
+        return out
+
+    @contextmanager
+    def _started(self) -> Iterator[subprocess.Popen[str]]:
+        """Start it; it is gone at the end of the block, however that ends."""
+        process = subprocess.Popen(
             [sys.executable, "-W", "error", self.program, *ASKED.split()],
             cwd=self.folder,
             env=self.environment,
@@ -71,31 +81,35 @@ class Agent:
             stderr=subprocess.PIPE,
             text=True,
         )
-
-    def run(self) -> str:
-        """Let it run to its end, and return what it printed."""
-        out, err = self.start().communicate(timeout=PATIENCE)
-        assert err == ""
-        return out
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def _kill_when(self, happened: Callable[[], Any]) -> None:
         """Start it, wait for something to happen, and kill it there."""
-        process = self.start()
-        until = time.monotonic() + PATIENCE
-        while not happened():
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < until, "it did not happen"
-            time.sleep(0.01)
-        process.kill()
-        process.communicate(timeout=PATIENCE)
+        with self._started() as process:
+            until = time.monotonic() + PATIENCE
+            while not happened():
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < until, "it did not happen"
+                time.sleep(0.01)
+        assert process.returncode == -signal.SIGKILL
         self.server.go_on.set()
 
-    def kill(self, step: int, place: str) -> None:
-        """Kill it at a moment: what had arrived until then is on disk."""
+    def end(self, step: int, place: str) -> None:
+        """End it at a moment: what had arrived until then is on disk."""
         if place == "tool":
             self.server.before[step] = lambda: os.mkfifo(self.notes)  # the tool waits on a pipe: it expects a file
             self._kill_when(lambda: self.notes.is_fifo() and [call.status for call in self._calls()] == ["running"])
             self.notes.unlink()
+        elif place == "line":  # nobody kills it: the connection breaks
+            self.server.stop_in(step, "text")
+            self.server.go_on.set()
+            with self._started() as process:
+                process.communicate(timeout=PATIENCE)
+            assert process.returncode == 1
         else:
             self.server.stop_in(step, place)
             self._kill_when(lambda: self.server.stopped.is_set() and (place == "asked" or self._is_kept(place)))
@@ -107,6 +121,12 @@ class Agent:
 
     def _calls(self) -> list[takeback.ToolCall]:
         return self.session.pending_calls() if self.store.list_sessions() else []
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[takeback.Store]:
+    with takeback.open(tmp_path / "store.db") as store:
+        yield store
 
 
 @pytest.fixture
@@ -136,11 +156,13 @@ def scripted(added: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("provider", KEYS)
-def test_killed_anywhere_it_goes_on(provider: str, server: Server, tmp_path: Path, deep: bool) -> None:
+def test_killed_anywhere_it_goes_on(
+    provider: str, server: Server, store: takeback.Store, tmp_path: Path, deep: bool
+) -> None:
     moments = MOMENTS if deep else [moment for moment in MOMENTS if moment in ALWAYS[provider]]
-    agent = Agent(provider, server, tmp_path)
+    agent = Agent(provider, server, tmp_path, store)
     for step, place in moments:
-        agent.kill(step, place)
+        agent.end(step, place)
     printed = agent.run()
     assert "(resuming turn 1, which was interrupted)" in printed
     assert printed.count(SCRIPT[-1].text) == 1
@@ -166,4 +188,4 @@ def test_killed_anywhere_it_goes_on(provider: str, server: Server, tmp_path: Pat
 def _arrived(step: int, place: str) -> str:
     """Return the text that had arrived at a moment."""
     text = SCRIPT[step].text
-    return {"thinking": "", "text": text[: len(text) // 2], "input": text}[place]
+    return {"thinking": "", "input": text}.get(place, text[: len(text) // 2])
