@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from takeback.testing import validators
 
-PATIENCE = 30
+PATIENCE = 60  # seconds; only a failure takes that long
 
 
 class Reply(NamedTuple):
-    """What the model says at one step: text, then a call."""
+    """What the model says at one step: text, then calls."""
 
     text: str
-    call: tuple[str, dict[str, Any]] | None = None
+    calls: tuple[tuple[str, dict[str, Any]], ...] = ()
     thinking: str = ""
 
 
@@ -54,6 +54,12 @@ class Server(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
 
+    def step_after(self, results: int) -> int:
+        """Return the step at which there are so many results of tools."""
+        return [sum(len(reply.calls) for reply in self.script[:step]) for step in range(len(self.script))].index(
+            results
+        )
+
     def stop_in(self, step: int, place: str) -> None:
         """Stop an answer for good: at this step, after the first event of this place, or before any for ``asked``."""
         self.stopped.clear()
@@ -80,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         provider, request = _as_given(self.path, body)
-        step = _results(body)
+        step = self.server.step_after(_results(body))
         asked = Asked(step, request, validators.problems(provider, request))
         self.server.asked.append(asked)
         if asked.problems:
@@ -156,7 +162,7 @@ def _anthropic(step: int, reply: Reply, model: str) -> Iterator[Event]:
         for delta in deltas:
             yield place, {"type": "content_block_delta", "index": index, "delta": delta}
         yield "", {"type": "content_block_stop", "index": index}
-    reason = "tool_use" if reply.call else "end_turn"
+    reason = "tool_use" if reply.calls else "end_turn"
     ended = {"delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 10}}
     yield "", {"type": "message_delta", **ended}
     yield "", {"type": "message_stop"}
@@ -168,9 +174,8 @@ def _blocks(step: int, reply: Reply) -> Iterator[tuple[str, dict[str, Any], list
         signed = {"type": "signature_delta", "signature": "c2ln"}
         yield "thinking", {"type": "thinking", "thinking": "", "signature": ""}, [*thought, signed]
     yield "text", {"type": "text", "text": ""}, [{"type": "text_delta", "text": half} for half in _halves(reply.text)]
-    if reply.call:
-        name, arguments = reply.call
-        block = {"type": "tool_use", "id": f"toolu_{step}", "name": name, "input": {}}
+    for number, (name, arguments) in enumerate(reply.calls):
+        block = {"type": "tool_use", "id": f"toolu_{step}{number}", "name": name, "input": {}}
         pieces = _halves(json.dumps(arguments))
         yield "input", block, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
 
@@ -227,9 +232,8 @@ def _items(step: int, reply: Reply) -> Iterator[Item]:
     text = {"type": "output_text", "annotations": [], "text": reply.text}
     deltas = [("output_text.delta", half) for half in _halves(reply.text)]
     yield "text", message, deltas, {**message, "status": "completed", "content": [text]}
-    if reply.call:
-        name, arguments = reply.call
-        call = {"id": f"fc_{step}", "type": "function_call", "call_id": f"call_{step}", "name": name}
+    for number, (name, arguments) in enumerate(reply.calls):
+        call = {"id": f"fc_{step}{number}", "type": "function_call", "call_id": f"call_{step}{number}", "name": name}
         deltas = [("function_call_arguments.delta", half) for half in _halves(json.dumps(arguments))]
         done = {**call, "status": "completed", "arguments": json.dumps(arguments)}
         yield "input", {**call, "status": "in_progress", "arguments": ""}, deltas, done
@@ -248,9 +252,10 @@ def _gemini(step: int, reply: Reply, model: str) -> Iterator[Event]:
         yield "thinking", chunk({"text": half, "thought": True})
     for half in _halves(reply.text):
         yield "text", chunk({"text": half})
-    if reply.call:
-        call = {"name": reply.call[0], "args": reply.call[1], "id": f"fc_{step}"}
-        yield "input", chunk({"functionCall": call, "thoughtSignature": "c2ln"})
+    for number, (name, arguments) in enumerate(reply.calls):
+        call = {"name": name, "args": arguments, "id": f"fc_{step}{number}"}
+        signature = {} if number else {"thoughtSignature": "c2ln"}  # of calls side by side the first is signed
+        yield "input", chunk({"functionCall": call, **signature})
     yield "", chunk({"text": ""}, finishReason="STOP")
 
 
