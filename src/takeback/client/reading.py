@@ -42,8 +42,8 @@ class Turn(NamedTuple):
 
     @property
     def prompt(self) -> str:
-        """What the user said; empty in turn 0."""
-        return self.messages[0].text if self.number else ""
+        """What the user said; empty in turn 0, and in a turn that a custom entry opened."""
+        return self.messages[0].text if self.number and self.messages[0].role == "user" else ""
 
     def __repr__(self) -> str:
         return f"<Turn {self.number} {self.prompt[:40]!r}, {len(self.messages)} messages>"

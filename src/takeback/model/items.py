@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -70,7 +71,7 @@ class Custom(_Kinded, frozen=True, kw_only=True):
 
     id: str | None = None
     text: str | None = None
-    contents: tuple[str, ...] = ()
+    contents: Sequence[str] = ()
     opens_turn: bool = False
     created_at: datetime | None = None
     seq: int = 0
@@ -175,7 +176,7 @@ def _hashes(contents: Iterable[str]) -> tuple[str, ...]:
 def native_draft(item: Native, given: Given | None, at_ms: int | None) -> Draft:
     """Check and encode a native message; ``given`` is how its form reads the object inside, if it has one."""
     value = item.value
-    raw = value if isinstance(value, bytes) else message.encode_raw(value)
+    raw = value if isinstance(value, bytes) else _verbatim(value)
     body: dict[str, Any] = {"role": item.role, "content": item.text or ""}
     for name in ("id", "model", "origin", "form"):
         if (said := getattr(item, name)) is not None:
@@ -199,6 +200,22 @@ def native_draft(item: Native, given: Given | None, at_ms: int | None) -> Draft:
     if usage is not None:
         body["usage"] = msgspec.to_builtins(usage)
     return message.draft(body, raw=raw, usage=usage, given=given)._replace(at_ms=at_ms)
+
+
+def _verbatim(value: Any) -> bytes:
+    """Write JSON data as it is; what JSON cannot hold would come back as something else."""
+    raw = message.encode_raw(value)
+    if b"null" in raw and not _is_finite(value):
+        raise Invalid("JSON has no infinity and no NaN; pass the bytes as they came, or leave these numbers out")
+    return raw
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, float):
+        return isfinite(value)
+    if isinstance(value, Mapping):
+        return all(map(_is_finite, value.values()))
+    return all(map(_is_finite, value)) if isinstance(value, list | tuple) else True
 
 
 def inside(item: Native) -> Any:
