@@ -2013,7 +2013,11 @@ class AsyncStream(Bound):
         return await self._portal.run(lambda: self._sync.flush())
 
     async def finish(self, message: Any = None, usage: Any = None) -> Message:
-        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it."""
+        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it.
+
+        The chunks of a Gemini stream are given as a list and become one message. Of chunks that are only the end of
+        the answer, what was written before them is kept too.
+        """
         return await self._portal.run(lambda: self._sync.finish(message, usage))
 
     async def cancel(self) -> Message | None:
