@@ -453,12 +453,22 @@ class AsyncStore(Bound):
             self._portal, await self._portal.run(lambda: self._sync.restore_checkpoint(checkpoint, take_over=take_over))
         )
 
-    async def list_checkpoints(self, of: str | AsyncAgent | AsyncSession) -> list[Checkpoint]:
-        """List the checkpoints of an agent or session in the order they were taken.
+    async def list_checkpoints(
+        self,
+        of: str | AsyncAgent | AsyncSession,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        newest: bool = False,
+    ) -> Page[Checkpoint]:
+        """List the checkpoints of an agent or session in the order they were taken, or with ``newest`` the other way.
 
-        A string is looked up as the id of an agent, then of a session, then of an agent in the trash.
+        A string is looked up as the id of an agent, then of a session, then of an agent in the trash. Without a
+        ``limit`` all of them are listed; else pass the page's cursor to get the next page.
         """
-        return await self._portal.run(lambda: self._sync.list_checkpoints(unwrap(of)))
+        return await self._portal.run(
+            lambda: self._sync.list_checkpoints(unwrap(of), limit=limit, cursor=cursor, newest=newest)
+        )
 
     async def get_checkpoint(self, id: str) -> Checkpoint:
         """Return a checkpoint of an agent or session by its id."""
@@ -1113,9 +1123,14 @@ class AsyncSession(Bound):
         """List all branches, oldest first, except those whose fork was undone."""
         return await self._portal.run(lambda: self._sync.branches())
 
-    async def checkpoints(self) -> list[Checkpoint]:
-        """List the session's checkpoints in the order they were taken."""
-        return await self._portal.run(lambda: self._sync.checkpoints())
+    async def checkpoints(
+        self, *, limit: int | None = None, cursor: str | None = None, newest: bool = False
+    ) -> Page[Checkpoint]:
+        """List the session's checkpoints in the order they were taken, or with ``newest`` from the last one on.
+
+        Without a ``limit`` all of them; else pass the page's cursor to get the next page.
+        """
+        return await self._portal.run(lambda: self._sync.checkpoints(limit=limit, cursor=cursor, newest=newest))
 
     async def get_checkpoint(self, id_or_name: str) -> Checkpoint:
         """Return a checkpoint by its id, or the newest with that name."""

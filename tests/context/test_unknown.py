@@ -32,7 +32,11 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
             "content": [
                 {"type": "text", "text": "Go", "cache_control": {"type": "ephemeral"}},
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
-                {"type": "document", "source": {"type": "url", "url": "https://x.org/a.pdf"}, "citations": {"enabled": True}},
+                {
+                    "type": "document",
+                    "source": {"type": "url", "url": "https://x.org/a.pdf"},
+                    "citations": {"enabled": True},
+                },
             ],
         },
         {
@@ -108,7 +112,14 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
             "status": "completed",
             "action": {"type": "search", "query": "x", "sources": [{"type": "url", "url": "https://x.org"}]},
         },
-        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "read", "arguments": "{}", "status": "completed"},
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "c1",
+            "name": "read",
+            "arguments": "{}",
+            "status": "completed",
+        },
         {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "B"}]},
         {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
     ],
@@ -156,7 +167,10 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
                 {"toolUse": {"toolUseId": "t1", "name": "read", "input": {"a": 1}}},
             ],
         },
-        {"role": "user", "content": [{"toolResult": {"toolUseId": "t1", "content": [{"text": "B"}, {"json": {"a": 1}}]}}]},
+        {
+            "role": "user",
+            "content": [{"toolResult": {"toolUseId": "t1", "content": [{"text": "B"}, {"json": {"a": 1}}]}}],
+        },
     ],
 }
 

@@ -74,9 +74,7 @@ def _built(asked: _Asked, steps: Judged, known: budget.LogFacts) -> Context | No
     """Build a context of judged steps; None if there are fewer regular ones than it seemed."""
     speaks, notes = asked.speaks, Notes()
     summary, upto = (None, 0) if asked.compaction is None else (asked.compaction.summary, asked.compaction.upto)
-    said = read(
-        steps.conversation(), notes, steps.items, summary=summary, upto=upto, developer=speaks.rules.developer
-    )
+    said = read(steps.conversation(), notes, steps.items, summary=summary, upto=upto, developer=speaks.rules.developer)
     if steps.leave(said.items, speaks):
         return None
     words = (clean(asked.prompt or ""), *said.system)

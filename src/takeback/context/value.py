@@ -87,7 +87,9 @@ class Context(Portable, msgspec.Struct, frozen=True):
     def _nothing(self) -> str:
         there = "only instructions" if self.system or self.messages else "no message"
         left = " that can be sent (see repairs)" if self.repaired and not self.messages else ""
-        return f"there is nothing to send: the conversation has {there}{left}; add what is asked first: session.user(...)"
+        return (
+            f"there is nothing to send: the conversation has {there}{left}; add what is asked first: session.user(...)"
+        )
 
     def __repr__(self) -> str:
         repaired = f", {words.count(len(self.repaired), 'repair')}" if self.repaired else ""

@@ -49,6 +49,13 @@ class Page(Sequence[T], Generic[T]):
     def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         return self.items[index]
 
+    def __eq__(self, other: object) -> bool:
+        """Whether another sequence has the same items; where the next page begins does not count."""
+        return [*self.items] == [*other] if isinstance(other, Page | list | tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.items)
+
     def __len__(self) -> int:
         return len(self.items)
 
