@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         aopen,
     )
     from .client.agent import Agent
-    from .client.attachments import Attachment
     from .client.copying import copy
     from .client.documents import Documents
     from .client.open import migrate, salvage
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from .model.approval import Approval
+    from .model.attachment import Attachment
     from .model.branch import Branch
     from .model.capture import Capture
     from .model.checkpoint import Checkpoint
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from .model.exchange import Exported, Loaded
     from .model.feed import Change
     from .model.files import Diff, FileChange, FileDiff, FileState
+    from .model.items import Custom, Native, Written
     from .model.message import Message
     from .model.operation import Operation
     from .model.page import Page
@@ -127,6 +128,7 @@ __all__ = [
     "Copied",
     "Copying",
     "Corrupt",
+    "Custom",
     "Diff",
     "Document",
     "Documents",
@@ -143,6 +145,7 @@ __all__ = [
     "LeaseLost",
     "Loaded",
     "Message",
+    "Native",
     "NotFound",
     "Note",
     "Operation",
@@ -176,6 +179,7 @@ __all__ = [
     "Unsupported",
     "Usage",
     "Workspace",
+    "Written",
     "__version__",
     "aopen",
     "copy",
@@ -190,7 +194,6 @@ __all__ = [
 # The module of each name. Names are loaded on first use, so that a command that only lists sessions starts instantly.
 _WHERE = {
     "client.agent": "Agent",
-    "client.attachments": "Attachment",
     "client.copying": "copy",
     "client.documents": "Documents",
     "client.open": "migrate salvage open",
@@ -208,6 +211,7 @@ _WHERE = {
     "errors": "Ambiguous BackendError Busy Closed Conflict Corrupt Error Invalid LeaseLost NotFound SchemaTooNew"
     " StorageFull Unsupported",
     "model.approval": "Approval",
+    "model.attachment": "Attachment",
     "model.branch": "Branch",
     "model.capture": "Capture",
     "model.checkpoint": "Checkpoint",
@@ -218,6 +222,7 @@ _WHERE = {
     "model.exchange": "Exported Loaded",
     "model.feed": "Change",
     "model.files": "Diff FileChange FileDiff FileState",
+    "model.items": "Custom Native Written",
     "model.message": "Message",
     "model.operation": "Operation",
     "model.page": "Page",

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ..errors import Closed, Conflict, Invalid, Unsupported
 from ..files import contents, timeline
 from ..model import html
+from ..model.items import CUSTOM
+from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
 from ..model.page import Page
 from ..model.session import StoreStats
@@ -25,10 +27,14 @@ from .store_checkpoints import StoreCheckpoints
 
 if TYPE_CHECKING:
     from ..model.copied import Copying
+    from ..model.entry import Entry
     from ..model.exchange import Exported, Loaded
     from ..model.feed import Change
+    from ..model.items import Custom
+    from ..model.message import Message
     from ..model.purge import Pruned
     from ..model.report import Repaired, Report
+    from ..tables.entries import EntryRow
     from ..tables.files import WorkspaceRow
     from .documents import Documents
     from .points import Point
@@ -229,6 +235,30 @@ class Store(StoreCheckpoints):
 
     def _changes(self, after: str | None) -> tuple[list[Change], str | None]:
         return self._read(feed_reading.after, self.scope, cursor=after, limit=_FEED_PAGE)
+
+    def find_entries(
+        self, id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[tuple[Session, Message | Custom | Entry]]:
+        """List the entries of all sessions that were given this id, each with its session.
+
+        Several sessions may use one id, and the forks of a session have its entries, too. A page holds ``limit``
+        entries, each once per session that has it. Sessions in the trash are left out.
+        """
+        from ..ops import customs
+
+        wanted, after = arguments.name(id, what="id"), -1 if cursor is None else customs.parse_cursor(cursor)
+        arguments.whole(limit, what="limit", low=1, high=10_000)
+        found, last = self._read(customs.with_id, self.scope, wanted, after=after, limit=limit)
+        shown = [(self._session(*each.session), self._as_entry(each.uid, each.row)) for each in found]
+        return Page(shown, None if last is None else str(last))
+
+    def _as_entry(self, uid: str, row: EntryRow) -> Message | Custom | Entry:
+        """Return a stored entry as what it is."""
+        from ..ops import customs, log
+
+        if row.kind in MESSAGE_KINDS:
+            return log.as_message(uid, row, self._attachment)
+        return customs.as_value(uid, row) if row.kind.startswith(CUSTOM) else log.as_entry(uid, row)
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""

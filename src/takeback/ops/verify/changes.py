@@ -27,7 +27,7 @@ HOLDER = "SELECT session FROM branch WHERE scope = ? AND bid = ?"
 # Kinds of operations on one session that leave exactly one change of that kind and are not made by anything else.
 KINDS = (
     *("rename", "tag", "untag", "archive", "unarchive", "pin", "unpin", "metadata"),
-    *("rewind", "switch", "pop", "clear", "replace", "restore"),
+    *("rewind", "switch", "pop", "clear", "replace", "restore", "write"),
 )
 _KINDS = ", ".join(f"'{kind}'" for kind in KINDS)
 ROWS = """SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM branch) + (SELECT count(*) FROM agent)
