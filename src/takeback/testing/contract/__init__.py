@@ -17,6 +17,7 @@ from .base import said
 from .branches import Branches
 from .checkpoint_stats import CheckpointStats
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
+from .families import Families
 from .files import Captures, FilePoints
 from .live import Leases
 from .messages import Messages
@@ -35,7 +36,7 @@ from .work import Attachments, Tools, Work
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
-_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
+_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Families, Inboxes)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
