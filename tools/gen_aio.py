@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
-from takeback.client import agent, rewind, session, state, store, streams, tools, workspace
+from takeback.client import agent, documents, rewind, session, state, store, streams, tools, workspace
 from takeback.model import attachment
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,6 +34,7 @@ HANDLES: dict[str, type] = {
     "Rewind": rewind.Rewind,
     "Workspace": workspace.Workspace,
     "Attachment": attachment.Attachment,
+    "Documents": documents.Documents,
 }
 ENTERED = {"Session", "Stream"}  # results that ``async with`` can enter without an ``await`` before
 NO_IO = {
@@ -41,6 +42,7 @@ NO_IO = {
     "retry",
     "scoped",
     "workspace",
+    "docs",
     "to_dict",
     "runtime",
     "due",
@@ -57,8 +59,10 @@ NAMES: dict[str, str] = {
     "Callable": "collections.abc",
     "Iterable": "collections.abc",
     "Mapping": "collections.abc",
+    "Sequence": "collections.abc",
     "PathLike": "os",
     "datetime": "datetime",
+    "timedelta": "datetime",
     "TracebackType": "types",
     "Attachable": ".client.attachments",
     "Point": ".client.points",
@@ -75,12 +79,16 @@ NAMES: dict[str, str] = {
     "Copying": ".model.copied",
     "Exported": ".model.exchange",
     "Loaded": ".model.exchange",
+    "Document": ".model.document",
+    "Namespace": ".model.document",
     "Diff": ".model.files",
     "FileChange": ".model.files",
     "FileDiff": ".model.files",
     "FileState": ".model.files",
     "Pruned": ".model.purge",
     "Entry": ".model.entry",
+    "Custom": ".model.items",
+    "Written": ".model.items",
     "Change": ".model.feed",
     "Message": ".model.message",
     "Operation": ".model.operation",
@@ -180,6 +188,9 @@ def wrap(annotation: str, value: str) -> str:
         return value
     if page := inner(annotation, "Page"):
         return f"(lambda page: Page([{wrap(page, 'each')} for each in page], page.cursor, page.damaged))({value})"
+    if pair := inner(annotation, "tuple"):  # of a handle and something that is not one
+        first, _, other = pair.partition(", ")
+        return f"({wrap(first, f'{value}[0]')}, {wrap(other, f'{value}[1]')})"
     if listed := inner(annotation, "list"):
         return f"[{wrap(listed, 'each')} for each in {value}]"
     if inner(annotation, "Resolved"):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         AsyncAgent,
         AsyncAgentState,
         AsyncAttachment,
+        AsyncDocuments,
         AsyncRewind,
         AsyncSession,
         AsyncSessionState,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     )
     from .client.agent import Agent
     from .client.copying import copy
+    from .client.documents import Documents
     from .client.open import migrate, salvage
     from .client.open import open_store as open
     from .client.reading import Turn
@@ -68,10 +70,12 @@ if TYPE_CHECKING:
     from .model.checkpoint import Checkpoint
     from .model.comparison import Comparison, Side
     from .model.copied import Amounts, Copied, Copying
+    from .model.document import Document
     from .model.entry import Entry
     from .model.exchange import Exported, Loaded
     from .model.feed import Change
     from .model.files import Diff, FileChange, FileDiff, FileState
+    from .model.items import Custom, Native, Written
     from .model.message import Message
     from .model.operation import Operation
     from .model.page import Page
@@ -99,6 +103,7 @@ __all__ = [
     "AsyncAgent",
     "AsyncAgentState",
     "AsyncAttachment",
+    "AsyncDocuments",
     "AsyncReader",
     "AsyncRewind",
     "AsyncSession",
@@ -123,7 +128,10 @@ __all__ = [
     "Copied",
     "Copying",
     "Corrupt",
+    "Custom",
     "Diff",
+    "Document",
+    "Documents",
     "Entry",
     "Error",
     "Exported",
@@ -137,6 +145,7 @@ __all__ = [
     "LeaseLost",
     "Loaded",
     "Message",
+    "Native",
     "NotFound",
     "Note",
     "Operation",
@@ -170,6 +179,7 @@ __all__ = [
     "Unsupported",
     "Usage",
     "Workspace",
+    "Written",
     "__version__",
     "aopen",
     "copy",
@@ -185,6 +195,7 @@ __all__ = [
 _WHERE = {
     "client.agent": "Agent",
     "client.copying": "copy",
+    "client.documents": "Documents",
     "client.open": "migrate salvage open",
     "client.reading": "Turn",
     "client.refs": "Resolved",
@@ -206,10 +217,12 @@ _WHERE = {
     "model.checkpoint": "Checkpoint",
     "model.comparison": "Comparison Side",
     "model.copied": "Amounts Copied Copying",
+    "model.document": "Document",
     "model.entry": "Entry",
     "model.exchange": "Exported Loaded",
     "model.feed": "Change",
     "model.files": "Diff FileChange FileDiff FileState",
+    "model.items": "Custom Native Written",
     "model.message": "Message",
     "model.operation": "Operation",
     "model.page": "Page",
@@ -224,8 +237,8 @@ _WHERE = {
     "presence": "Holder",
     "prices": "priced",
     "storage.base": "Capabilities",
-    "aio": "AsyncAgent AsyncAgentState AsyncAttachment AsyncRewind AsyncSession AsyncSessionState AsyncStore"
-    " AsyncStream AsyncToolRun AsyncWorkspace aopen",
+    "aio": "AsyncAgent AsyncAgentState AsyncAttachment AsyncDocuments AsyncRewind AsyncSession AsyncSessionState"
+    " AsyncStore AsyncStream AsyncToolRun AsyncWorkspace aopen",
     "portal": "AsyncReader",
 }
 _RENAMED = {"open": "open_store"}

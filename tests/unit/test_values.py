@@ -13,7 +13,8 @@ import pickle
 import subprocess
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -21,7 +22,7 @@ import msgspec
 import pytest
 
 import takeback
-from takeback import Attachment, Capture, Invalid, Message, Page, Resolved, Spawned
+from takeback import Attachment, Capture, Invalid, Message, Page, Resolved, Spawned, Written
 from takeback.model import Bound, Portable
 
 pytestmark = [pytest.mark.trial("T50"), pytest.mark.feature("C3")]
@@ -45,9 +46,10 @@ def _samples(hint: Any, depth: int = 0) -> list[Any]:
         return [each for one in inner for each in _samples(one, depth)]
     if kind is tuple and inner[1:] != (...,):
         return [tuple(_samples(one, depth)[-1] for one in inner)]
-    if kind in (tuple, list):
+    if kind in (tuple, list, Sequence):
+        kind = list if kind is list else tuple
         return [kind(), kind(() if depth > 1 else _samples(inner[0], depth + 1))]
-    if kind is dict:
+    if kind in (dict, Mapping):
         return [{}, {f"k{at}": each for at, each in enumerate(_samples(inner[1], depth + 1))}]
     if isinstance(hint, TypeVar):
         return [None]
@@ -61,6 +63,7 @@ _PLAIN: dict[Any, list[Any]] = {
     bool: [False, True],
     bytes: [b"", b"\0\xff text"],
     type(None): [None],
+    datetime: [datetime(2026, 1, 31, 12, 30, 0, 123456, tzinfo=UTC)],
 }
 
 
@@ -132,9 +135,10 @@ def _hash(value: Any) -> int | None:
         return None
 
 
-@pytest.mark.parametrize("cls", [cls for cls in VALUES if cls is not Page], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [cls for cls in VALUES if cls not in (Page, Written)], ids=lambda cls: cls.__name__)
 @pytest.mark.parametrize("form", [msgspec.json, msgspec.msgpack], ids=["json", "msgpack"])
 def test_msgspec_writes_and_reads_every_value(cls: type, form: Any) -> None:
+    """Except those that hold values of several classes: msgspec cannot tell which one it reads."""
     for value in _values(cls):
         if _is_beyond_msgspec(value):
             continue

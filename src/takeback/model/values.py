@@ -8,7 +8,8 @@ comes back is equal. A class with another shape (``Message``, ``Page``) has ``_p
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -48,6 +49,8 @@ def parts(value: Any) -> Any:
         return {key: parts(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [parts(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
     return value.to_dict() if hasattr(value, "to_dict") else value  # a handle shows its fields
 
 
@@ -112,15 +115,27 @@ def field(hint: Any, given: Any, where: str, *, is_time: bool = False) -> Any:
             return None
         if len(rest) == 1:
             return field(rest[0], given, where)
+        if all(hasattr(each, "from_dict") for each in rest):
+            return _first(rest, given, where)
     if kind in (tuple, list) and isinstance(given, list | tuple):
         if kind is list or inner[1:] == (...,):
             return kind(field(inner[0], each, where) for each in given)
-    elif kind is dict and isinstance(given, dict):
+    elif kind is Sequence and isinstance(given, list | tuple):
+        return tuple(field(inner[0], each, where) for each in given)
+    elif kind in (dict, Mapping) and isinstance(given, dict):
         return {field(inner[0], key, where): field(inner[1], each, where) for key, each in given.items()}
     try:
         return msgspec.convert(given, hint)
     except (msgspec.ValidationError, TypeError) as error:
         raise Invalid(f"{where}: {error}") from error
+
+
+def _first(classes: list[Any], given: Any, where: str) -> Any:
+    """Make a value of the first class that the parts fit."""
+    for each in classes:
+        with suppress(Invalid):
+            return made(each, given)
+    raise Invalid(f"{where} must be a {' or a '.join(each.__name__ for each in classes)}")
 
 
 def time_ms(given: object, where: str) -> int:

@@ -222,5 +222,6 @@ NEXT = {
         ("feed", "pos"),
         ("agent_checkpoint", "acid"),
         ("workspace", "wid"),
+        ("document", "did"),
     )
 }
