@@ -497,12 +497,22 @@ class AsyncStore(Bound):
             self._portal, await self._portal.run(lambda: self._sync.restore_checkpoint(checkpoint, take_over=take_over))
         )
 
-    async def list_checkpoints(self, of: str | AsyncAgent | AsyncSession) -> list[Checkpoint]:
-        """List the checkpoints of an agent or session in the order they were taken.
+    async def list_checkpoints(
+        self,
+        of: str | AsyncAgent | AsyncSession,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        newest: bool = False,
+    ) -> Page[Checkpoint]:
+        """List the checkpoints of an agent or session in the order they were taken, or with ``newest`` the other way.
 
-        A string is looked up as the id of an agent, then of a session, then of an agent in the trash.
+        A string is looked up as the id of an agent, then of a session, then of an agent in the trash. Without a
+        ``limit`` all of them are listed; else pass the page's cursor to get the next page.
         """
-        return await self._portal.run(lambda: self._sync.list_checkpoints(unwrap(of)))
+        return await self._portal.run(
+            lambda: self._sync.list_checkpoints(unwrap(of), limit=limit, cursor=cursor, newest=newest)
+        )
 
     async def get_checkpoint(self, id: str) -> Checkpoint:
         """Return a checkpoint of an agent or session by its id."""
@@ -658,6 +668,7 @@ class AsyncStore(Bound):
         *,
         format: str = "jsonl",
         subagents: bool = True,
+        documents: bool = False,
         tools: str = "short",
         secrets: str = "mask",
         at: Point | None = None,
@@ -666,9 +677,10 @@ class AsyncStore(Bound):
         """Write sessions (handles or ids) to a file, which appears complete or not at all, or to an open binary file.
 
         ``jsonl`` is the lossless form that ``load`` reads back; likely secrets in it are only counted, never masked. It
-        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on. ``markdown`` and
-        ``html`` render one session as a document: ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask``
-        or ``keep``, and the document ends at the point ``at``.
+        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on; with ``documents``
+        also the documents of this scope (``docs``). ``markdown`` and ``html`` render one session as a document:
+        ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask`` or ``keep``, and the document ends
+        at the point ``at``.
         """
         return await self._portal.run(
             lambda: self._sync.export(
@@ -676,6 +688,7 @@ class AsyncStore(Bound):
                 to,
                 format=format,
                 subagents=subagents,
+                documents=documents,
                 tools=tools,
                 secrets=secrets,
                 at=at,
@@ -697,7 +710,8 @@ class AsyncStore(Bound):
         Loaded sessions have no workspace, whatever the file says, and no directory gets its timeline from a file; with
         ``workspace`` those that had one get that one. A name that is taken gets `` (2)`` appended. A session that is
         here already keeps its place and gets what is new. One that was changed on both sides raises ``Conflict``, after
-        everything else is loaded. ``progress`` is called with the number of lines read.
+        everything else is loaded. A document of the file whose name is taken here by another one is left out.
+        ``progress`` is called with the number of lines read.
         """
         return await self._portal.run(
             lambda: self._sync.load(path, workspace=workspace, dry_run=dry_run, progress=progress)
@@ -1142,9 +1156,14 @@ class AsyncSession(Bound):
         """List all branches, oldest first, except those whose fork was undone."""
         return await self._portal.run(lambda: self._sync.branches())
 
-    async def checkpoints(self) -> list[Checkpoint]:
-        """List the session's checkpoints in the order they were taken."""
-        return await self._portal.run(lambda: self._sync.checkpoints())
+    async def checkpoints(
+        self, *, limit: int | None = None, cursor: str | None = None, newest: bool = False
+    ) -> Page[Checkpoint]:
+        """List the session's checkpoints in the order they were taken, or with ``newest`` from the last one on.
+
+        Without a ``limit`` all of them; else pass the page's cursor to get the next page.
+        """
+        return await self._portal.run(lambda: self._sync.checkpoints(limit=limit, cursor=cursor, newest=newest))
 
     async def get_checkpoint(self, id_or_name: str) -> Checkpoint:
         """Return a checkpoint by its id, or the newest with that name."""
@@ -2042,7 +2061,11 @@ class AsyncStream(Bound):
         return await self._portal.run(lambda: self._sync.flush())
 
     async def finish(self, message: Any = None, usage: Any = None) -> Message:
-        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it."""
+        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it.
+
+        The chunks of a Gemini stream are given as a list and become one message. Of chunks that are only the end of
+        the answer, what was written before them is kept too.
+        """
         return await self._portal.run(lambda: self._sync.finish(message, usage))
 
     async def cancel(self) -> Message | None:

@@ -6,7 +6,7 @@ import msgspec
 
 from . import Portable, words
 
-_COUNTED = ("session", "entry", "agent", "checkpoint", "operation", "blob")
+_COUNTED = ("session", "entry", "agent", "checkpoint", "operation", "document", "blob")
 
 
 class Amounts(Portable, msgspec.Struct, frozen=True):
@@ -17,6 +17,7 @@ class Amounts(Portable, msgspec.Struct, frozen=True):
     agents: int = 0
     checkpoints: int = 0
     operations: int = 0
+    documents: int = 0
     blobs: int = 0
     bytes: int = 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -21,18 +21,19 @@ from ..ids import entry_id
 from . import Portable, message, pointer
 from .entry import Draft, More, Numbers
 from .given import Given
+from .message import Message
 from .usage import Usage
+
+if TYPE_CHECKING:
+    Some: TypeAlias = Sequence[Any]
+    Hashes: TypeAlias = Sequence[str]
+    Data: TypeAlias = Mapping[str, Any]
+else:  # what msgspec decodes
+    Some, Hashes, Data = tuple[Any, ...], tuple[str, ...], dict[str, Any]
 
 CUSTOM = "custom:"
 _LONGEST_KIND = 200
 _PART = {"calls": "tool_calls", "results": "tool_results"}
-
-
-def _freeze(item: msgspec.Struct, *names: str) -> None:
-    """Keep lists as tuples, so that items with the same content are equal, however they were given."""
-    for name in names:
-        if type(given := getattr(item, name)) is list:
-            msgspec.structs.force_setattr(item, name, tuple(given))
 
 
 class _Whatever(Portable, msgspec.Struct, frozen=True):
@@ -51,17 +52,14 @@ class Native(_Whatever, frozen=True, kw_only=True):
     form: str | None = None
     pointer: str | None = None
     text: str | None = None
-    calls: Sequence[Any] = ()
-    results: Sequence[Any] = ()
+    calls: Some = ()
+    results: Some = ()
     id: str | None = None
     usage: Any = None
     model: str | None = None
-    metadata: Mapping[str, Any] | None = None
+    metadata: Data | None = None
     origin: str | None = None
     created_at: datetime | None = None
-
-    def __post_init__(self) -> None:
-        _freeze(self, "calls", "results")
 
 
 class _Kinded(Portable, msgspec.Struct, frozen=True):
@@ -78,7 +76,7 @@ class Custom(_Kinded, frozen=True, kw_only=True):
 
     id: str | None = None
     text: str | None = None
-    contents: Sequence[str] = ()
+    contents: Hashes = ()
     opens_turn: bool = False
     created_at: datetime | None = None
     seq: int = 0
@@ -86,9 +84,6 @@ class Custom(_Kinded, frozen=True, kw_only=True):
     branch: str = ""
     stored_at: datetime | None = None
     redacted: bool = False
-
-    def __post_init__(self) -> None:
-        _freeze(self, "contents")
 
     def __repr__(self) -> str:
         place = f" {self.seq}" if self.seq else ""
@@ -98,7 +93,7 @@ class Custom(_Kinded, frozen=True, kw_only=True):
 class Written(Portable, msgspec.Struct, frozen=True):
     """What one ``write`` stored: its items in order, the session's revision after it, and the name of the branch."""
 
-    entries: tuple[message.Message | Custom, ...]
+    entries: tuple[Message | Custom, ...]
     revision: int
     branch: str
 

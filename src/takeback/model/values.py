@@ -8,8 +8,7 @@ comes back is equal. A class with another shape (``Message``, ``Page``) has ``_p
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -115,14 +114,12 @@ def field(hint: Any, given: Any, where: str, *, is_time: bool = False) -> Any:
             return None
         if len(rest) == 1:
             return field(rest[0], given, where)
-        if all(hasattr(each, "from_dict") for each in rest):
-            return _first(rest, given, where)
+        if hasattr(rest[0], "from_dict"):
+            return _one_of(rest, given, where)
     if kind in (tuple, list) and isinstance(given, list | tuple):
         if kind is list or inner[1:] == (...,):
             return kind(field(inner[0], each, where) for each in given)
-    elif kind is Sequence and isinstance(given, list | tuple):
-        return tuple(field(inner[0], each, where) for each in given)
-    elif kind in (dict, Mapping) and isinstance(given, dict):
+    elif kind is dict and isinstance(given, dict):
         return {field(inner[0], key, where): field(inner[1], each, where) for key, each in given.items()}
     try:
         return msgspec.convert(given, hint)
@@ -130,12 +127,14 @@ def field(hint: Any, given: Any, where: str, *, is_time: bool = False) -> Any:
         raise Invalid(f"{where}: {error}") from error
 
 
-def _first(classes: list[Any], given: Any, where: str) -> Any:
-    """Make a value of the first class that the parts fit."""
-    for each in classes:
-        with suppress(Invalid):
-            return made(each, given)
-    raise Invalid(f"{where} must be a {' or a '.join(each.__name__ for each in classes)}")
+def _one_of(kinds: list[Any], given: Any, where: str) -> Any:
+    """Make the first of several values that the parts fit."""
+    for kind in kinds:
+        try:
+            return field(kind, given, where)
+        except Invalid:
+            continue
+    raise Invalid(f"{where} must be one of {', '.join(kind.__name__ for kind in kinds)}")
 
 
 def time_ms(given: object, where: str) -> int:

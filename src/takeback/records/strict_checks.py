@@ -12,6 +12,7 @@ from ..errors import Corrupt
 from ..files import snapshots
 from ..files.timeline import IN_SCAN
 from ..ids import entry_id
+from ..model.items import CUSTOM
 from ..ops import agents, blobs, branches, sessions
 from ..ops.log import key_of
 from ..ops.verify import derived, log
@@ -34,7 +35,8 @@ R = TypeVar("R", bound="tuple[Any, ...]")
 ROWS = 500
 BYTES = 8 << 20
 GAPS = """SELECT (SELECT coalesce(max(sid), 0) - count(*) FROM session) +
-(SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent)"""
+(SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent) +
+(SELECT coalesce(max(did), 0) - count(*) FROM document)"""
 STATE_SIZES = """SELECT coalesce(length(state), 0) FROM agent_version
 WHERE scope = ? AND agent = ? AND version > ? ORDER BY version LIMIT ?"""
 VERSIONS = "WHERE scope = ? AND agent = ? AND version > ? AND version <= ? ORDER BY version LIMIT ?"
@@ -47,9 +49,9 @@ def require(tx: Tx, table: Table[R], row: R, faults: Callable[[Tx, R], Said]) ->
 
 
 def require_rows(tx: Tx, orphan: str, args: tuple[str, ...]) -> None:
-    """Refuse a store in which whole sessions, branches or agents are missing."""
+    """Refuse a store in which whole sessions, branches, agents or documents are missing."""
     if tx.dialect.gapless and tx.one(GAPS) != (0,):
-        raise Corrupt("records of sessions, branches or agents are missing", what="session")
+        raise Corrupt("records of sessions, branches, agents or documents are missing", what="session")
     for (uid,) in tx.all(orphan, args):
         raise Corrupt(f"branch {uid} belongs to a session whose record is lost", what=f"branch {uid}")
 
@@ -104,9 +106,14 @@ def links(tx: Tx, branch: BranchRow, rows: list[EntryRow], lost: set[int]) -> li
             continue
         if row.body is None and row.spill is None:
             found.update(LINK.all(tx, "INDEXED BY link_key WHERE scope = ? AND key = ?", (branch.scope, row.key)))
-        elif row.spill or row.kind in snapshots.NEEDS or b'"attachments"' in (row.body or b""):
+        elif row.spill or _may_need(row):
             found.update(LinkRow(branch.scope, each, row.key) for each in linked(tx, branch, row))
     return sorted(found)
+
+
+def _may_need(row: EntryRow) -> bool:
+    """Whether an entry may need contents beside its own body."""
+    return row.kind in snapshots.NEEDS or row.kind.startswith(CUSTOM) or b'"attachments"' in (row.body or b"")
 
 
 def linked(tx: Tx, branch: BranchRow, row: EntryRow) -> set[str]:
