@@ -443,23 +443,32 @@ class AsyncStore(Bound):
 
         return Opening(opening)
 
-    async def delete_session(self, session: str | AsyncSession) -> Operation | None:
-        """Move a session to the trash, by id, key or name; None if it is absent or already there.
+    async def delete_session(self, session: str | AsyncSession, *, subagents: bool = True) -> Operation | None:
+        """Move a session to the trash, by id, key or name, with all sub-agents below it; None if there is none.
 
-        A main, directory or cron session is emptied instead. ``undo`` brings everything back.
+        A main, directory or cron session is emptied instead. With ``subagents=False`` the sub-agents stay. ``undo`` and
+        ``restore_session`` bring back everything that went with it.
         """
-        return await self._portal.run(lambda: self._sync.delete_session(unwrap(session)))
+        return await self._portal.run(lambda: self._sync.delete_session(unwrap(session), subagents=subagents))
 
     async def restore_session(self, session: str | AsyncSession) -> Operation | None:
-        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended."""
+        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended.
+
+        The sub-agents that went to the trash with it come back too; those deleted on their own stay there.
+        """
         return await self._portal.run(lambda: self._sync.restore_session(unwrap(session)))
 
-    async def purge_session(self, session: str | AsyncSession, *, include_forks: bool = False) -> Purged:
-        """Erase a session for good, by id, key or name, if it exists; this cannot be undone.
+    async def purge_session(
+        self, session: str | AsyncSession, *, include_forks: bool = False, subagents: bool = True
+    ) -> Purged:
+        """Erase a session for good, by id, key or name, with all sub-agents below it; this cannot be undone.
 
-        Entries that its forks need are kept and reported, unless ``include_forks`` purges those too.
+        Entries that forks need are kept and reported, unless ``include_forks`` purges those too. With
+        ``subagents=False`` the sub-agents stay. It is not an error if the session does not exist.
         """
-        return await self._portal.run(lambda: self._sync.purge_session(unwrap(session), include_forks=include_forks))
+        return await self._portal.run(
+            lambda: self._sync.purge_session(unwrap(session), include_forks=include_forks, subagents=subagents)
+        )
 
     async def checkpoint_agent(
         self,

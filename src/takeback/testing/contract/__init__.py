@@ -18,6 +18,7 @@ from .branches import Branches
 from .checkpoint_stats import CheckpointStats
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
 from .documents import StoredContents, StoredDocuments
+from .families import Families
 from .files import Captures, FilePoints
 from .live import Leases
 from .messages import Messages
@@ -39,7 +40,7 @@ from .writes import AnyBranch, Customs, Natives, Writes
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
 _CONTENTS = (StoredDocuments, StoredContents)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
-_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
+_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Families, Inboxes)
 _WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
