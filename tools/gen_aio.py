@@ -12,11 +12,13 @@ import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
-from takeback.client import agent, attachments, rewind, session, state, store, streams, tools, workspace
+from takeback.client import agent, documents, rewind, session, state, store, streams, tools, workspace
+from takeback.model import attachment
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "takeback" / "aio.py"
@@ -31,7 +33,8 @@ HANDLES: dict[str, type] = {
     "Stream": streams.Stream,
     "Rewind": rewind.Rewind,
     "Workspace": workspace.Workspace,
-    "Attachment": attachments.Attachment,
+    "Attachment": attachment.Attachment,
+    "Documents": documents.Documents,
 }
 ENTERED = {"Session", "Stream"}  # results that ``async with`` can enter without an ``await`` before
 NO_IO = {
@@ -39,6 +42,7 @@ NO_IO = {
     "retry",
     "scoped",
     "workspace",
+    "docs",
     "to_dict",
     "runtime",
     "due",
@@ -55,12 +59,13 @@ NAMES: dict[str, str] = {
     "Callable": "collections.abc",
     "Iterable": "collections.abc",
     "Mapping": "collections.abc",
+    "Sequence": "collections.abc",
     "PathLike": "os",
     "datetime": "datetime",
+    "timedelta": "datetime",
     "TracebackType": "types",
     "Attachable": ".client.attachments",
     "Point": ".client.points",
-    "Said": ".client.appending",
     "NewSession": ".client.store_sessions",
     "Resolved": ".client.refs",
     "Turn": ".client.reading",
@@ -74,12 +79,16 @@ NAMES: dict[str, str] = {
     "Copying": ".model.copied",
     "Exported": ".model.exchange",
     "Loaded": ".model.exchange",
+    "Document": ".model.document",
+    "Namespace": ".model.document",
     "Diff": ".model.files",
     "FileChange": ".model.files",
     "FileDiff": ".model.files",
     "FileState": ".model.files",
     "Pruned": ".model.purge",
     "Entry": ".model.entry",
+    "Custom": ".model.items",
+    "Written": ".model.items",
     "Change": ".model.feed",
     "Message": ".model.message",
     "Operation": ".model.operation",
@@ -179,6 +188,9 @@ def wrap(annotation: str, value: str) -> str:
         return value
     if page := inner(annotation, "Page"):
         return f"(lambda page: Page([{wrap(page, 'each')} for each in page], page.cursor, page.damaged))({value})"
+    if pair := inner(annotation, "tuple"):  # of a handle and something that is not one
+        first, _, other = pair.partition(", ")
+        return f"({wrap(first, f'{value}[0]')}, {wrap(other, f'{value}[1]')})"
     if listed := inner(annotation, "list"):
         return f"[{wrap(listed, 'each')} for each in {value}]"
     if inner(annotation, "Resolved"):
@@ -242,15 +254,11 @@ def arguments(function: Callable[..., Any]) -> str:
 
 def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) -> list[str]:
     """Return the lines of a method's twin."""
-    plan = hasattr(function, "plan")
-    function = getattr(function, "plan", function)
     returns = signature_of(function).return_annotation
-    returns = inner(returns, "Write") or returns
     doc, given = _doc(function), arguments(function)
     call = f"self._sync.{name}({given})"
-    if plan:
-        step = f"{owner}.{name}.plan(self._sync{', ' if given else ''}{given})"
-        body = f"return await self._portal.write(self._sync._store._backend, {step})"
+    if planned := plan(function):
+        body = f"return await self._portal.write(self._sync._store._backend, {planned})"
         return [signature(function, twin(returns, seen), seen, "async def"), doc, body]
     if name in NO_IO:
         return [signature(function, twin(returns, seen), seen, "def"), doc, f"return {wrap(returns, call)}"]
@@ -283,6 +291,22 @@ def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) 
         lines += [f"async def opening() -> Async{returns}:", f"    return {result}", "return Opening(opening)"]
         return lines
     return [signature(function, twin(returns, seen), seen, "async def"), doc, f"return {result}"]
+
+
+def plan(function: Callable[..., Any]) -> str | None:
+    """Return X of a method that is only ``return self._run(X)``, for the async handle; None for other methods.
+
+    The portal runs what was planned together with the writes of other tasks.
+    """
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "self._run"]
+    if not called:
+        return None
+    assert isinstance(tree, ast.FunctionDef)
+    last = tree.body[-1]
+    if len(tree.body) != 2 or not isinstance(last, ast.Return) or last.value is not called[0]:
+        raise Unknown(f"{function.__qualname__} uses _run, and does more than that")
+    return re.sub(r"\bself\b", "self._sync", ast.unparse(called[0].args[0]))
 
 
 def _doc(function: Callable[..., Any]) -> str:
@@ -320,11 +344,11 @@ def write_class(name: str, cls: type, seen: set[str]) -> str:
     """Return the source of a class's twin."""
     parts = [[f"def __init__(self, portal: Portal, sync: {name}) -> None:", "self._portal, self._sync = portal, sync"]]
     if name == "Store":
-        parts[0].append("sync._attachment = lambda given: AsyncAttachment(portal, Attachment(sync, given))")
+        parts[0].append("sync._attachment.wrap = partial(AsyncAttachment, portal)")
     declared = dict(annotated(cls))
     parts += [attribute(each, how, f"As the blocking ``{name}`` holds it.", seen) for each, how in declared.items()]
     for member, value in members(cls):
-        if member in declared:
+        if member in declared or isinstance(value, classmethod):
             continue
         if isinstance(value, property):
             returns = signature_of(value.fget).return_annotation  # type: ignore[arg-type]
@@ -339,7 +363,7 @@ def write_class(name: str, cls: type, seen: set[str]) -> str:
             parts.append(method(name, member, value, seen))
     parts += _special(name, cls)
     body = "\n\n".join(_indented(lines) for lines in parts)
-    return f'class Async{name}:\n    """{inspect.getdoc(cls)}"""\n\n{body}\n'
+    return f'class Async{name}(Bound):\n    """{inspect.getdoc(cls)}"""\n\n{body}\n'
 
 
 def _special(name: str, cls: type) -> list[list[str]]:
@@ -384,6 +408,7 @@ def imports(seen: set[str]) -> str:
     lines += ["from asyncio import CancelledError"]
     lines += [f"from .{cls.__module__.removeprefix('takeback.')} import {name}" for name, cls in HANDLES.items()]
     lines += ["from functools import partial", "from .client.open import LOCK_TIMEOUT, open_store"]
+    lines += ["from .model import Bound"]
     lines += ["from .portal import AsyncReader, Opening, Portal, unwrap, wrapped"]
     return "\n".join(lines)
 

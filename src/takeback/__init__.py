@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         AsyncAgent,
         AsyncAgentState,
         AsyncAttachment,
+        AsyncDocuments,
         AsyncRewind,
         AsyncSession,
         AsyncSessionState,
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
         aopen,
     )
     from .client.agent import Agent
-    from .client.attachments import Attachment
     from .client.copying import copy
+    from .client.documents import Documents
     from .client.open import migrate, salvage
     from .client.open import open_store as open
     from .client.reading import Turn
@@ -63,15 +64,18 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from .model.approval import Approval
+    from .model.attachment import Attachment
     from .model.branch import Branch
     from .model.capture import Capture
     from .model.checkpoint import Checkpoint
     from .model.comparison import Comparison, Side
     from .model.copied import Amounts, Copied, Copying
+    from .model.document import Document
     from .model.entry import Entry
     from .model.exchange import Exported, Loaded
     from .model.feed import Change
     from .model.files import Diff, FileChange, FileDiff, FileState
+    from .model.items import Custom, Native, Written
     from .model.message import Message
     from .model.operation import Operation
     from .model.page import Page
@@ -99,6 +103,7 @@ __all__ = [
     "AsyncAgent",
     "AsyncAgentState",
     "AsyncAttachment",
+    "AsyncDocuments",
     "AsyncReader",
     "AsyncRewind",
     "AsyncSession",
@@ -123,7 +128,10 @@ __all__ = [
     "Copied",
     "Copying",
     "Corrupt",
+    "Custom",
     "Diff",
+    "Document",
+    "Documents",
     "Entry",
     "Error",
     "Exported",
@@ -137,6 +145,7 @@ __all__ = [
     "LeaseLost",
     "Loaded",
     "Message",
+    "Native",
     "NotFound",
     "Note",
     "Operation",
@@ -170,6 +179,7 @@ __all__ = [
     "Unsupported",
     "Usage",
     "Workspace",
+    "Written",
     "__version__",
     "aopen",
     "copy",
@@ -184,8 +194,8 @@ __all__ = [
 # The module of each name. Names are loaded on first use, so that a command that only lists sessions starts instantly.
 _WHERE = {
     "client.agent": "Agent",
-    "client.attachments": "Attachment",
     "client.copying": "copy",
+    "client.documents": "Documents",
     "client.open": "migrate salvage open",
     "client.reading": "Turn",
     "client.refs": "Resolved",
@@ -201,15 +211,18 @@ _WHERE = {
     "errors": "Ambiguous BackendError Busy Closed Conflict Corrupt Error Invalid LeaseLost NotFound SchemaTooNew"
     " StorageFull Unsupported",
     "model.approval": "Approval",
+    "model.attachment": "Attachment",
     "model.branch": "Branch",
     "model.capture": "Capture",
     "model.checkpoint": "Checkpoint",
     "model.comparison": "Comparison Side",
     "model.copied": "Amounts Copied Copying",
+    "model.document": "Document",
     "model.entry": "Entry",
     "model.exchange": "Exported Loaded",
     "model.feed": "Change",
     "model.files": "Diff FileChange FileDiff FileState",
+    "model.items": "Custom Native Written",
     "model.message": "Message",
     "model.operation": "Operation",
     "model.page": "Page",
@@ -224,8 +237,8 @@ _WHERE = {
     "presence": "Holder",
     "prices": "priced",
     "storage.base": "Capabilities",
-    "aio": "AsyncAgent AsyncAgentState AsyncAttachment AsyncRewind AsyncSession AsyncSessionState AsyncStore"
-    " AsyncStream AsyncToolRun AsyncWorkspace aopen",
+    "aio": "AsyncAgent AsyncAgentState AsyncAttachment AsyncDocuments AsyncRewind AsyncSession AsyncSessionState"
+    " AsyncStore AsyncStream AsyncToolRun AsyncWorkspace aopen",
     "portal": "AsyncReader",
 }
 _RENAMED = {"open": "open_store"}

@@ -7,16 +7,16 @@ method runs in a thread of the portal and finishes even when the task that await
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Unpack, overload
 
 from .client.agent import Agent
-from .client.appending import Said
-from .client.attachments import Attachment
+from .client.attachments import Attachable
+from .client.documents import Documents
 from .client.open import LOCK_TIMEOUT, open_store
 from .client.points import Point
 from .client.reading import Turn
@@ -32,16 +32,20 @@ from .client.workspace import Workspace
 from .clock import Clock
 from .context.tokens import Count
 from .context.value import Context
+from .model import Bound
 from .model.approval import Approval
+from .model.attachment import Attachment
 from .model.branch import Branch
 from .model.capture import Capture
 from .model.checkpoint import Checkpoint
 from .model.comparison import Comparison
 from .model.copied import Copying
+from .model.document import Document, Namespace
 from .model.entry import Entry
 from .model.exchange import Exported, Loaded
 from .model.feed import Change
 from .model.files import Diff, FileChange, FileDiff, FileState
+from .model.items import Custom, Written
 from .model.message import Message
 from .model.operation import Operation
 from .model.page import Page
@@ -57,12 +61,12 @@ from .presence import Holder
 from .storage.base import Capabilities
 
 
-class AsyncStore:
+class AsyncStore(Bound):
     """An open store, seen from one scope; a context manager that any thread may use."""
 
     def __init__(self, portal: Portal, sync: Store) -> None:
         self._portal, self._sync = portal, sync
-        sync._attachment = lambda given: AsyncAttachment(portal, Attachment(sync, given))
+        sync._attachment.wrap = partial(AsyncAttachment, portal)
 
     @property
     def scope(self) -> str:
@@ -549,6 +553,24 @@ class AsyncStore:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""
         return AsyncWorkspace(self._portal, self._sync.workspace(path))
 
+    def docs(self, namespace: str | Sequence[str]) -> AsyncDocuments:
+        """Return the documents of a namespace: a string, or several as a tuple or list.
+
+        They belong to the scope, not to a session: a rewind leaves them alone. Only the current version is kept.
+        """
+        return AsyncDocuments(self._portal, self._sync.docs(namespace))
+
+    async def put_content(self, data: bytes) -> str:
+        """Store bytes once per scope and return their SHA-256, by which entries can link them.
+
+        ``prune`` erases content that nothing links; storing it, or storing it again, spares it for ``spare_seconds``.
+        """
+        return await self._portal.run(lambda: self._sync.put_content(data))
+
+    async def get_content(self, hash: str) -> bytes:
+        """Return content by its hash; raises ``NotFound`` if this scope does not have it."""
+        return await self._portal.run(lambda: self._sync.get_content(hash))
+
     def events(self, after: str | None = None) -> AsyncIterator[Change]:
         """Yield every change after a cursor up to now, in commit order."""
         return self._portal.iterate(lambda: self._sync.events(after))
@@ -560,6 +582,20 @@ class AsyncStore:
         otherwise it polls.
         """
         return self._portal.follow(lambda stopped: self._sync._follow(after, stopped))
+
+    async def find_entries(
+        self, id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[tuple[AsyncSession, Message | Custom | Entry]]:
+        """List the entries of all sessions that were given this id, each with its session.
+
+        Several sessions may use one id, and the forks of a session have its entries, too. A page holds ``limit``
+        entries, each once per session that has it. Sessions in the trash are left out.
+        """
+        return (
+            lambda page: Page(
+                [(AsyncSession(self._portal, each[0]), each[1]) for each in page], page.cursor, page.damaged
+            )
+        )(await self._portal.run(lambda: self._sync.find_entries(id, limit=limit, cursor=cursor)))
 
     async def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""
@@ -597,6 +633,7 @@ class AsyncStore:
         *,
         format: str = "jsonl",
         subagents: bool = True,
+        documents: bool = False,
         tools: str = "short",
         secrets: str = "mask",
         at: Point | None = None,
@@ -605,9 +642,10 @@ class AsyncStore:
         """Write sessions (handles or ids) to a file, which appears complete or not at all, or to an open binary file.
 
         ``jsonl`` is the lossless form that ``load`` reads back; likely secrets in it are only counted, never masked. It
-        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on. ``markdown`` and
-        ``html`` render one session as a document: ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask``
-        or ``keep``, and the document ends at the point ``at``.
+        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on; with ``documents``
+        also the documents of this scope (``docs``). ``markdown`` and ``html`` render one session as a document:
+        ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask`` or ``keep``, and the document ends
+        at the point ``at``.
         """
         return await self._portal.run(
             lambda: self._sync.export(
@@ -615,6 +653,7 @@ class AsyncStore:
                 to,
                 format=format,
                 subagents=subagents,
+                documents=documents,
                 tools=tools,
                 secrets=secrets,
                 at=at,
@@ -636,7 +675,8 @@ class AsyncStore:
         Loaded sessions have no workspace, whatever the file says, and no directory gets its timeline from a file; with
         ``workspace`` those that had one get that one. A name that is taken gets `` (2)`` appended. A session that is
         here already keeps its place and gets what is new. One that was changed on both sides raises ``Conflict``, after
-        everything else is loaded. ``progress`` is called with the number of lines read.
+        everything else is loaded. A document of the file whose name is taken here by another one is left out.
+        ``progress`` is called with the number of lines read.
         """
         return await self._portal.run(
             lambda: self._sync.load(path, workspace=workspace, dry_run=dry_run, progress=progress)
@@ -654,7 +694,7 @@ class AsyncStore:
         await self.close()
 
 
-class AsyncAgent:
+class AsyncAgent(Bound):
     """An agent as last read; ``refresh`` reads it again."""
 
     def __init__(self, portal: Portal, sync: Agent) -> None:
@@ -740,7 +780,7 @@ class AsyncAgent:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncAgentState:
+class AsyncAgentState(Bound):
     """The state of an agent; only restoring a checkpoint of the agent takes it back."""
 
     def __init__(self, portal: Portal, sync: AgentState) -> None:
@@ -792,7 +832,7 @@ class AsyncAgentState:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncSession:
+class AsyncSession(Bound):
     """One conversation of an agent; ``with session:`` runs it, and each write is durable when its call returns."""
 
     def __init__(self, portal: Portal, sync: Session) -> None:
@@ -1039,6 +1079,31 @@ class AsyncSession:
     async def message(self, id: str) -> Message:
         """Return a message on the path by its id, whether the caller's or the store's."""
         return await self._portal.run(lambda: self._sync.message(id))
+
+    async def custom(self, id: str) -> Custom:
+        """Return a custom entry on the path by its id."""
+        return await self._portal.run(lambda: self._sync.custom(id))
+
+    async def customs(
+        self,
+        kind: str | None = None,
+        *,
+        id_prefix: str | None = None,
+        newest: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+        all_branches: bool = False,
+    ) -> Page[Custom]:
+        """List custom entries of the path, oldest first, or newest first; only those of a kind if one is given.
+
+        ``id_prefix`` lists those whose ids begin with it. ``all_branches`` goes through the branches one after the
+        other, in the order they were opened. Pass the page's cursor to get the next page.
+        """
+        return await self._portal.run(
+            lambda: self._sync.customs(
+                kind, id_prefix=id_prefix, newest=newest, limit=limit, cursor=cursor, all_branches=all_branches
+            )
+        )
 
     def turns(self) -> AsyncIterator[Turn]:
         """Yield the turns of the path: each a user message and everything up to the next one."""
@@ -1362,40 +1427,134 @@ class AsyncSession:
         """Return what ``switch`` with ``files`` would do to the conversation and files; ``apply`` does it."""
         return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_switch(branch)))
 
-    async def user(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Append a user message; ``append`` describes durability and retries."""
-        return await self._portal.write(
-            self._sync._store._backend,
-            Session.user.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
-        )
+    async def user(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a user message; ``append`` describes durability and retries.
 
-    async def assistant(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Append an assistant message."""
-        return await self._portal.write(
-            self._sync._store._backend,
-            Session.assistant.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
-        )
-
-    async def system(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Append a system message."""
-        return await self._portal.write(
-            self._sync._store._backend,
-            Session.system.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
-        )
-
-    async def append(
-        self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
-    ) -> list[Message]:
-        """Append messages at the head, all or none; durable when this returns.
-
-        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI (both APIs), Gemini or
-        Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores
-        nothing. Raises ``Conflict`` if the session is not at ``expected_revision``.
+        Content is text or a list of parts. ``origin`` says who stands behind it: ``person``, ``harness`` or
+        ``notification``; only a person's message opens a turn. ``created_at`` is when it happened, if not now.
         """
         return await self._portal.write(
             self._sync._store._backend,
-            Session.append.plan(
-                self._sync, *items, expected_revision=expected_revision, idempotency_key=idempotency_key
+            self._sync._say(
+                "user",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
+            ),
+        )
+
+    async def assistant(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append an assistant message; takes what ``user`` takes."""
+        return await self._portal.write(
+            self._sync._store._backend,
+            self._sync._say(
+                "assistant",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
+            ),
+        )
+
+    async def system(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a system message; takes what ``user`` takes."""
+        return await self._portal.write(
+            self._sync._store._backend,
+            self._sync._say(
+                "system",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
+            ),
+        )
+
+    async def append(
+        self,
+        *items: Any,
+        existing: str = "error",
+        expected_revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[Any]:
+        """Append messages at the head, all or none; durable when this returns.
+
+        Takes our own messages, dicts, ``Native`` and ``Custom`` items, and SDK objects or whole responses from
+        Anthropic, OpenAI (both APIs), Gemini or Bedrock's Converse. A retry with the same ``idempotency_key`` and
+        content returns the first result and stores nothing. With ``existing="skip"``, items whose id is on any branch
+        of the session with equal content are passed over and returned as stored. Raises ``Conflict`` if the session is
+        not at ``expected_revision``.
+        """
+        return await self._portal.write(
+            self._sync._store._backend, self._sync._append(items, existing, expected_revision, idempotency_key)
+        )
+
+    async def write(
+        self,
+        *items: Any,
+        state: Mapping[str, Any] | None = None,
+        state_delete: Iterable[str] = (),
+        docs: Mapping[tuple[Any, str], Any] | None = None,
+        tasks: Iterable[Task | str] | None = None,
+        at: Point | None = None,
+        move: bool = True,
+        existing: str = "error",
+        expected_revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Written:
+        """Store items, changes of the session's state, tasks and documents in one step: all of it, or nothing.
+
+        Takes the items that ``append`` takes. ``docs`` maps (namespace, key) to a value; documents do not go back with
+        a rewind. ``at`` is where to write: the tip is a plain append, another point opens a branch there and moves the
+        head to it. With ``move=False`` the head stays; the tip of a branch that was left is continued. Files are never
+        touched. ``existing`` works as in ``append``.
+        """
+        return await self._portal.write(
+            self._sync._store._backend,
+            self._sync._write(
+                items, state, state_delete, docs, tasks, at, move, existing, expected_revision, idempotency_key
             ),
         )
 
@@ -1754,7 +1913,7 @@ class AsyncSession:
         await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
 
 
-class AsyncSessionState:
+class AsyncSessionState(Bound):
     """The state of a session; a rewind takes it back too."""
 
     def __init__(self, portal: Portal, sync: SessionState) -> None:
@@ -1806,7 +1965,7 @@ class AsyncSessionState:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncToolRun:
+class AsyncToolRun(Bound):
     """One run of a tool, as a context manager; an exception inside is stored as the call's error and re-raised."""
 
     def __init__(self, portal: Portal, sync: ToolRun) -> None:
@@ -1853,7 +2012,7 @@ class AsyncToolRun:
         await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
 
 
-class AsyncStream:
+class AsyncStream(Bound):
     """An answer that is being written: ``with session.stream() as stream: stream.write(delta)``."""
 
     def __init__(self, portal: Portal, sync: Stream) -> None:
@@ -1878,7 +2037,11 @@ class AsyncStream:
         return await self._portal.run(lambda: self._sync.flush())
 
     async def finish(self, message: Any = None, usage: Any = None) -> Message:
-        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it."""
+        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it.
+
+        The chunks of a Gemini stream are given as a list and become one message. Of chunks that are only the end of
+        the answer, what was written before them is kept too.
+        """
         return await self._portal.run(lambda: self._sync.finish(message, usage))
 
     async def cancel(self) -> Message | None:
@@ -1900,7 +2063,7 @@ class AsyncStream:
         await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
 
 
-class AsyncRewind:
+class AsyncRewind(Bound):
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
     ``workspace`` is the directory that changes. Left alone are: ``kept``, paths changed from outside; ``others``, paths
@@ -2052,7 +2215,7 @@ class AsyncRewind:
         return str(self._sync)
 
 
-class AsyncWorkspace:
+class AsyncWorkspace(Bound):
     """A directory as a store knows it; ``store.workspace(path)`` returns one. ``path`` is its real path."""
 
     def __init__(self, portal: Portal, sync: Workspace) -> None:
@@ -2102,8 +2265,11 @@ class AsyncWorkspace:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncAttachment:
-    """One attachment of a message, as stored: bytes in the store, or a URL."""
+class AsyncAttachment(Bound):
+    """One attachment of a message, as stored: bytes in the store, or a URL.
+
+    One that was pickled, encoded or made from a dict has left its store: it still says what it is, and its message
+    in the store still has it with its content."""
 
     def __init__(self, portal: Portal, sync: Attachment) -> None:
         self._portal, self._sync = portal, sync
@@ -2143,6 +2309,10 @@ class AsyncAttachment:
         """As the blocking ``Attachment`` holds it."""
         return self._sync.url
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data: times in RFC 3339, bytes as ``{"$bytes": base64}``."""
+        return self._sync.to_dict()
+
     def open(self) -> AsyncReader:
         """Open the content for reading, one chunk in memory at a time; raises ``Corrupt`` if a chunk is damaged."""
         return AsyncReader(self._portal, self._sync.open)
@@ -2151,9 +2321,67 @@ class AsyncAttachment:
         """Read the whole content."""
         return await self._portal.run(lambda: self._sync.read())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return self._sync.to_dict()
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+
+class AsyncDocuments(Bound):
+    """The documents of one namespace; every method reads or writes the store."""
+
+    def __init__(self, portal: Portal, sync: Documents) -> None:
+        self._portal, self._sync = portal, sync
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace: a string, or a tuple if it has several parts."""
+        return self._sync.namespace
+
+    async def get(self, key: str) -> Document:
+        """Return a document; raises ``NotFound`` if it is absent or has expired."""
+        return await self._portal.run(lambda: self._sync.get(key))
+
+    async def find(self, key: str) -> Document | None:
+        """Return a document, or None if it is absent or has expired."""
+        return await self._portal.run(lambda: self._sync.find(key))
+
+    async def put(
+        self,
+        key: str,
+        value: Any,
+        *,
+        expected_version: int | None = None,
+        ttl: float | timedelta | None = None,
+        idempotency_key: str | None = None,
+    ) -> Document:
+        """Store a value, bytes or plain data, as the next version of a document; durable when this returns.
+
+        Raises ``Conflict`` unless the document is at ``expected_version``; 0 means that it must not exist. With ``ttl``
+        it reads as absent after so many seconds; without one it stays, even if the version before it had one.
+        """
+        return await self._portal.run(
+            lambda: self._sync.put(
+                key, value, expected_version=expected_version, ttl=ttl, idempotency_key=idempotency_key
+            )
+        )
+
+    async def delete(
+        self, key: str, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> bool:
+        """Delete a document and return whether there was one; ``expected_version`` works as in ``put``.
+
+        Its versions go on where they were if it is put again.
+        """
+        return await self._portal.run(
+            lambda: self._sync.delete(key, expected_version=expected_version, idempotency_key=idempotency_key)
+        )
+
+    async def list(self, prefix: str = "", *, limit: int = 100, cursor: str | None = None) -> Page[Document]:
+        """List the documents whose keys begin with a prefix, ordered by key; pass the page's cursor to go on.
+
+        A page may hold fewer than ``limit`` if their values are large; only a cursor of None is the end. The page's
+        ``damaged`` names documents that cannot be read.
+        """
+        return await self._portal.run(lambda: self._sync.list(prefix, limit=limit, cursor=cursor))
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..model import Bound
 from ..ops import agents, work
 from . import arguments
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 MAX_KEY = 1000
 
 
-class State(ABC):
+class State(Bound, ABC):
     """The versioned state of an agent or session; every method reads or writes the store."""
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -62,8 +63,8 @@ class State(ABC):
         return self._write({}, keys, expected_version, idempotency_key)
 
     def _write(self, put: dict[str, Any], drop: Iterable[str], expected: int | None, key: str | None) -> int:
-        for name in (*put, *drop):
-            arguments.name(name, what="state key", most=MAX_KEY)
+        checked_keys(dict.fromkeys(drop))
+        checked_keys(put)
         if expected is not None:
             arguments.whole(expected, what="expected_version", low=1)
         return self._change(put, tuple(drop), expected, arguments.optional_name(key, what="idempotency_key"))
@@ -75,6 +76,13 @@ class State(ABC):
     @abstractmethod
     def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:
         """Write a change and return the new version."""
+
+
+def checked_keys(values: dict[str, Any]) -> dict[str, Any]:
+    """Check the keys of a state."""
+    for name in values:
+        arguments.name(name, what="state key", most=MAX_KEY)
+    return values
 
 
 class SessionState(State):

@@ -6,18 +6,20 @@ connections; nothing in one scope is ever visible from another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import Closed, Conflict, Invalid, Unsupported
-from ..files import timeline
+from ..files import contents, timeline
 from ..model import html
+from ..model.items import CUSTOM
+from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
 from ..model.page import Page
 from ..model.session import StoreStats
-from ..ops import feed, feed_reading, operations, scopes, stats, store_identity, sweep, undo
+from ..ops import documents, feed, feed_reading, operations, scopes, stats, store_identity, sweep, undo
 from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
 from .session import Session
@@ -25,11 +27,16 @@ from .store_checkpoints import StoreCheckpoints
 
 if TYPE_CHECKING:
     from ..model.copied import Copying
+    from ..model.entry import Entry
     from ..model.exchange import Exported, Loaded
     from ..model.feed import Change
+    from ..model.items import Custom
+    from ..model.message import Message
     from ..model.purge import Pruned
     from ..model.report import Repaired, Report
+    from ..tables.entries import EntryRow
     from ..tables.files import WorkspaceRow
+    from .documents import Documents
     from .points import Point
     from .workspace import Workspace
 
@@ -115,13 +122,16 @@ class Store(StoreCheckpoints):
         if policy != "unreferenced":
             raise Invalid(f"policy must be 'unreferenced', not {policy!r}")
         arguments.flag(dry_run, what="dry_run")
-        before_ms = self._clock.now_ms() - round(arguments.seconds(spare_seconds, what="spare_seconds") * 1000)
-        found = self._read(sweep.sweep, self.scope, before_ms=before_ms, dry_run=True)
+        now_ms = self._clock.now_ms()
+        before_ms = now_ms - round(arguments.seconds(spare_seconds, what="spare_seconds") * 1000)
+        found = self._read(sweep.sweep, self.scope, before_ms=before_ms, now_ms=now_ms, dry_run=True)
         if dry_run:
             return found
         if found.blobs:
             self._keep_agents("Before pruning")
-        return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, dry_run=False)
+        while self._write_as(FREEING_ALONE, documents.clear_expired, self.scope, now_ms=now_ms):
+            pass
+        return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, now_ms=now_ms, dry_run=False)
 
     def undo(self, op: Operation | str | None = None) -> Operation:
         """Undo the last operation made through this handle, or a given one.
@@ -167,6 +177,30 @@ class Store(StoreCheckpoints):
 
         return Workspace(self, path)
 
+    # ------------------------------------------------------------------ documents and contents
+
+    def docs(self, namespace: str | Sequence[str]) -> Documents:
+        """Return the documents of a namespace: a string, or several as a tuple or list.
+
+        They belong to the scope, not to a session: a rewind leaves them alone. Only the current version is kept.
+        """
+        from .documents import Documents
+
+        return Documents(self, namespace)
+
+    def put_content(self, data: bytes) -> str:
+        """Store bytes once per scope and return their SHA-256, by which entries can link them.
+
+        ``prune`` erases content that nothing links; storing it, or storing it again, spares it for ``spare_seconds``.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise Invalid(f"content must be bytes, not {type(data).__name__}")
+        return contents.store_unlinked(self._runner, bytes(data))
+
+    def get_content(self, hash: str) -> bytes:
+        """Return content by its hash; raises ``NotFound`` if this scope does not have it."""
+        return contents.read_whole(self._runner, arguments.name(hash, what="hash"))
+
     # ------------------------------------------------------------------ the whole store
 
     def events(self, after: str | None = None) -> Iterator[Change]:
@@ -201,6 +235,30 @@ class Store(StoreCheckpoints):
 
     def _changes(self, after: str | None) -> tuple[list[Change], str | None]:
         return self._read(feed_reading.after, self.scope, cursor=after, limit=_FEED_PAGE)
+
+    def find_entries(
+        self, id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[tuple[Session, Message | Custom | Entry]]:
+        """List the entries of all sessions that were given this id, each with its session.
+
+        Several sessions may use one id, and the forks of a session have its entries, too. A page holds ``limit``
+        entries, each once per session that has it. Sessions in the trash are left out.
+        """
+        from ..ops import customs
+
+        wanted, after = arguments.name(id, what="id"), -1 if cursor is None else customs.parse_cursor(cursor)
+        arguments.whole(limit, what="limit", low=1, high=10_000)
+        found, last = self._read(customs.with_id, self.scope, wanted, after=after, limit=limit)
+        shown = [(self._session(*each.session), self._as_entry(each.uid, each.row)) for each in found]
+        return Page(shown, None if last is None else str(last))
+
+    def _as_entry(self, uid: str, row: EntryRow) -> Message | Custom | Entry:
+        """Return a stored entry as what it is."""
+        from ..ops import customs, log
+
+        if row.kind in MESSAGE_KINDS:
+            return log.as_message(uid, row, self._attachment)
+        return customs.as_value(uid, row) if row.kind.startswith(CUSTOM) else log.as_entry(uid, row)
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""
@@ -249,6 +307,7 @@ class Store(StoreCheckpoints):
         *,
         format: str = "jsonl",
         subagents: bool = True,
+        documents: bool = False,
         tools: str = "short",
         secrets: str = "mask",
         at: Point | None = None,
@@ -257,9 +316,10 @@ class Store(StoreCheckpoints):
         """Write sessions (handles or ids) to a file, which appears complete or not at all, or to an open binary file.
 
         ``jsonl`` is the lossless form that ``load`` reads back; likely secrets in it are only counted, never masked. It
-        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on. ``markdown`` and
-        ``html`` render one session as a document: ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask``
-        or ``keep``, and the document ends at the point ``at``.
+        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on; with ``documents``
+        also the documents of this scope (``docs``). ``markdown`` and ``html`` render one session as a document:
+        ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask`` or ``keep``, and the document ends
+        at the point ``at``.
         """
         from . import exchange
 
@@ -269,6 +329,7 @@ class Store(StoreCheckpoints):
             to,
             format=format,
             subagents=subagents,
+            documents=documents,
             tools=tools,
             secrets=secrets,
             at=at,
@@ -289,7 +350,8 @@ class Store(StoreCheckpoints):
         Loaded sessions have no workspace, whatever the file says, and no directory gets its timeline from a file; with
         ``workspace`` those that had one get that one. A name that is taken gets `` (2)`` appended. A session that is
         here already keeps its place and gets what is new. One that was changed on both sides raises ``Conflict``, after
-        everything else is loaded. ``progress`` is called with the number of lines read.
+        everything else is loaded. A document of the file whose name is taken here by another one is left out.
+        ``progress`` is called with the number of lines read.
         """
         from . import exchange
 

@@ -5,9 +5,9 @@ as its provider's own JSON beside the name of its form; nothing is translated on
 replay is byte for byte what the provider said. Recognising and reading never raise on odd data: what is in no known
 form is left to the caller as it is, and a field of an unexpected type reads as absent.
 
-A folder holds ``form`` (recognise and read a message), ``read`` (into the normal form), ``rules`` (what the repair
-heeds), ``write`` (requests) and ``glance`` (what is plainly right as stored). Of a folder only ``form`` is loaded to
-append; the rest with the first context. A provider is registered by its line here.
+A folder holds ``form`` (recognise and read a message), ``read`` (into the normal form), ``known`` (the fields that there
+are), ``rules`` (what the repair heeds), ``write`` (requests) and ``glance`` (what is plainly right as stored). Of a
+folder only ``form`` is loaded to append; the rest with the first context. A provider is registered by its line here.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = [
     "Given",
     "find_form",
     "find_provider",
+    "given_as",
     "load",
     "plain",
     "recognise",
@@ -74,6 +75,18 @@ def recognise(item: object) -> list[Given]:
         if given := form.recognise(value, found):
             return given
     return []
+
+
+def given_as(form: str, role: str, value: dict[str, Any]) -> Given:
+    """Read an object that its caller says is in a form; what the form does not recognise is read as far as it goes."""
+    known = recognise(value)
+    if len(known) == 1 and known[0].form == form:
+        return known[0]
+    reads = find_form(form)
+    calls, results = reads.calls(value), reads.results(value)
+    usage = reads.usage(said) if isinstance(said := value.get("usage"), dict) else None
+    is_turn = role == "user" and not results
+    return Given(form, role, value, usage=usage, calls=calls, results=results, is_turn=is_turn)
 
 
 def _is_simple(value: dict[str, Any], kinds: frozenset[str]) -> bool:

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from ..model import Portable
+
 if TYPE_CHECKING:
     from .appends import KnownAppend
 
@@ -127,7 +129,7 @@ def scalars(tx: Tx, sql: str, args: Sequence[Value] = ()) -> list[Any]:
     return [value for (value,) in tx.all(sql, args)]
 
 
-class Capabilities(msgspec.Struct, frozen=True):
+class Capabilities(Portable, msgspec.Struct, frozen=True):
     """What a backend claims about itself. The contract suite checks each claim, both ways."""
 
     name: str
@@ -223,5 +225,6 @@ NEXT = {
         ("feed", "pos"),
         ("agent_checkpoint", "acid"),
         ("workspace", "wid"),
+        ("document", "did"),
     )
 }

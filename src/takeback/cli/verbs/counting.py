@@ -33,7 +33,7 @@ class Sum:
 
     def document(self, key: str) -> dict[str, Any]:
         """Describe the totals for ``--json``."""
-        usage = {name: getattr(self.usage, name) for name in self.usage.__struct_fields__}
+        usage = self.usage.numbers()
         counts = {"messages": self.messages, "tool_calls": self.tool_calls, "tool_failures": self.tool_failures}
         return {"id": key, **counts, **usage}
 

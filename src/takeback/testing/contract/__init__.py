@@ -17,6 +17,7 @@ from .base import said
 from .branches import Branches
 from .checkpoint_stats import CheckpointStats
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
+from .documents import StoredContents, StoredDocuments
 from .families import Families
 from .files import Captures, FilePoints
 from .live import Leases
@@ -32,15 +33,23 @@ from .stores import Stores
 from .streams import Calls, Streams
 from .timelines import Timelines
 from .together import Approvals, Inboxes, SubAgents
+from .values import Values
 from .work import Attachments, Tools, Work
+from .writes import AnyBranch, Customs, Natives, Writes
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
+_CONTENTS = (StoredDocuments, StoredContents)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
+_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
+_WRITES = (Writes, Natives, Customs, AnyBranch)
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Families, Inboxes)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-class StoreContract(*_PARTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
+_ALL = (*_PARTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Values, Regressions)
+
+
+class StoreContract(*_ALL):  # type: ignore[misc]
     """All contracts of a store: subclass it and define ``open``."""
 
 
