@@ -40,9 +40,7 @@ BLOCKS: dict[str, Shape] = shape(
         "toolUseId status type",
         content=shape("json text", image=_IMAGE, document=_DOCUMENT, video=_VIDEO, searchResult=_SEARCHED),
     ),
-    guardContent=shape(
-        text=shape("text qualifiers"), image=shape("format", source=shape("bytes"))
-    ),
+    guardContent=shape(text=shape("text qualifiers"), image=shape("format", source=shape("bytes"))),
     cachePoint=shape("type ttl"),
     reasoningContent=shape("redactedContent", reasoningText=shape("text signature")),
     citationsContent=shape(content=_TEXT, citations=_CITED),
