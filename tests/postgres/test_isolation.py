@@ -20,9 +20,8 @@ import pytest
 
 import _postgres
 import takeback
-from takeback import Conflict, Error, Invalid, NotFound, Purged, Session, Store
+from takeback import Attachment, Conflict, Error, Invalid, NotFound, Purged, Session, Store
 from takeback.client.agent import Agent
-from takeback import Attachment
 from takeback.client.streams import Stream
 from takeback.client.tools import ToolRun
 from takeback.ops.streams import Piece

@@ -90,8 +90,8 @@ class Usage(Portable, msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def from_counts(cls, counts: tuple[int, ...], extra: dict[str, Any] | None = None) -> Usage:
         """Build from the six integers that ``counts`` returns."""
-        values: tuple[Any, ...] = (*counts[:5], counts[5] / _NANO)
-        return cls(*values, extra=extra or {})
+        values: tuple[Any, ...] = (*counts[:5], counts[5] / _NANO, extra or {})
+        return cls(*values)
 
     @classmethod
     def of(cls, value: object) -> Usage:
