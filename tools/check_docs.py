@@ -3,7 +3,7 @@
 All Python and console blocks of a page are one program: they share a namespace, a shell and a fresh directory, in
 page order. A page that defines tests is run by pytest. A line that says what it prints (``print(x)  # 42``) must print
 that; a command (``$ takeback ls``) must write the lines below it. A block that cannot run is marked ``not-run`` after
-its language.
+its language; one that names a file there (``python examples/quick_start.py``) must be the text of that file.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ HANDLES = (
     "Rewind",
     "Workspace",
     "Attachment",
+    "Documents",
 )
 EVERY_VALUE = {"to_dict", "from_dict"}  # what the reference describes once, for all values
 
@@ -54,7 +55,7 @@ def broken_links() -> list[str]:
     """Find relative links to pages and headings that do not exist."""
     found = []
     for page in pages():
-        for target, anchor in LINK.findall(page.read_text("utf-8")):
+        for target, anchor in LINK.findall(_prose(page)):
             if "://" in target:
                 continue
             there = page.parent / target if target else page
@@ -66,8 +67,12 @@ def broken_links() -> list[str]:
 
 
 def _anchors(page: Path) -> set[str]:
-    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
-    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for _, title in HEADING.findall(text)}
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for _, title in HEADING.findall(_prose(page))}
+
+
+def _prose(page: Path) -> str:
+    """Return a page without its fenced blocks."""
+    return re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.M | re.S)
 
 
 # ---------------------------------------------------------------------- names
@@ -185,6 +190,21 @@ def blocks(page: Path) -> Iterator[Block]:
             begun = None
 
 
+def copies() -> dict[str, str]:
+    """Return the blocks that name a file, by that name."""
+    found = [block for page in pages() for block in blocks(page)]
+    return {block.info.partition(" ")[2]: block.text for block in found if block.info.endswith(".py")}
+
+
+def differing_copies() -> list[str]:
+    """Find blocks that name a file and are not its text."""
+    return [
+        f"a block that names {name} is not its text"
+        for name, text in copies().items()
+        if not (ROOT / name).is_file() or (ROOT / name).read_text("utf-8").rstrip("\n") != text
+    ]
+
+
 def pages_with_code() -> list[Path]:
     """List the pages that contain blocks that run."""
     return [page for page in pages() if any(block.runs for block in blocks(page))]
@@ -272,7 +292,7 @@ def broken_examples() -> list[str]:
 
 def main() -> int:
     """Print all problems."""
-    problems = [*broken_links(), *undocumented(), *missing_twins(), *stale(), *broken_examples()]
+    problems = [*broken_links(), *undocumented(), *missing_twins(), *stale(), *differing_copies(), *broken_examples()]
     print("\n".join(problems) or f"{len(pages())} pages checked, {len(pages_with_code())} with examples, no problems")
     return int(bool(problems))
 

@@ -7,7 +7,7 @@ method runs in a thread of the portal and finishes even when the task that await
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from os import PathLike
@@ -64,9 +64,61 @@ from .storage.base import Capabilities
 class AsyncStore(Bound):
     """An open store, seen from one scope; a context manager that any thread may use."""
 
-    def __init__(self, portal: Portal, sync: Store) -> None:
-        self._portal, self._sync = portal, sync
-        sync._attachment.wrap = partial(AsyncAttachment, portal)
+    def __init__(self, portal: Portal, opening: Callable[[], Store], store: Store | None = None) -> None:
+        self._portal, self._opening, self._store = portal, opening, store
+        if store is not None:
+            store._attachment.wrap = partial(AsyncAttachment, portal)
+
+    @property
+    def _sync(self) -> Store:
+        return self._store or self._open()
+
+    def _open(self) -> Store:
+        with self._portal.opening():
+            if self._store is None:
+                store = self._opening()
+                store._attachment.wrap = partial(AsyncAttachment, self._portal)
+                self._store = store
+            return self._store
+
+    def _shut(self) -> None:
+        with self._portal.opening():
+            if self._store is not None:
+                self._store.close()
+
+    def _open_no_more(self, store: Store) -> None:
+        """Close a store that was opened for a task that is gone; the next one opens it again."""
+        with self._portal.opening():
+            store.close()
+            self._store = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> AsyncStore:
+        if self._store is None:
+            try:
+                await self._portal.enter(self._open, self._open_no_more)
+            except BaseException:
+                self._portal.rest()
+                raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop automatic checkpoints, release all leases, finish pending writes and close the files.
+
+        A handle returned by ``scoped`` only stops its own automatic checkpoints: the connections stay open.
+        """
+        if self._store is None or self._store._owner:
+            await self._portal.close(self._shut)
+
+    def __repr__(self) -> str:
+        return "<AsyncStore, not open yet>" if self._store is None else f"<Async{repr(self._store)[1:]}"
 
     @property
     def scope(self) -> str:
@@ -82,14 +134,6 @@ class AsyncStore(Bound):
     def capabilities(self) -> Capabilities:
         """What this store can do, as it was opened."""
         return self._sync.capabilities
-
-    async def close(self) -> None:
-        """Stop automatic checkpoints, release all leases, finish pending writes and close the files.
-
-        A handle returned by ``scoped`` only stops its own automatic checkpoints: the connections stay open.
-        """
-        if self._sync._owner:
-            await self._portal.close(self._sync.close)
 
     def get_session(
         self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
@@ -399,23 +443,32 @@ class AsyncStore(Bound):
 
         return Opening(opening)
 
-    async def delete_session(self, session: str | AsyncSession) -> Operation | None:
-        """Move a session to the trash, by id, key or name; None if it is absent or already there.
+    async def delete_session(self, session: str | AsyncSession, *, subagents: bool = True) -> Operation | None:
+        """Move a session to the trash, by id, key or name, with all sub-agents below it; None if there is none.
 
-        A main, directory or cron session is emptied instead. ``undo`` brings everything back.
+        A main, directory or cron session is emptied instead. With ``subagents=False`` the sub-agents stay. ``undo`` and
+        ``restore_session`` bring back everything that went with it.
         """
-        return await self._portal.run(lambda: self._sync.delete_session(unwrap(session)))
+        return await self._portal.run(lambda: self._sync.delete_session(unwrap(session), subagents=subagents))
 
     async def restore_session(self, session: str | AsyncSession) -> Operation | None:
-        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended."""
+        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended.
+
+        The sub-agents that went to the trash with it come back too; those deleted on their own stay there.
+        """
         return await self._portal.run(lambda: self._sync.restore_session(unwrap(session)))
 
-    async def purge_session(self, session: str | AsyncSession, *, include_forks: bool = False) -> Purged:
-        """Erase a session for good, by id, key or name, if it exists; this cannot be undone.
+    async def purge_session(
+        self, session: str | AsyncSession, *, include_forks: bool = False, subagents: bool = True
+    ) -> Purged:
+        """Erase a session for good, by id, key or name, with all sub-agents below it; this cannot be undone.
 
-        Entries that its forks need are kept and reported, unless ``include_forks`` purges those too.
+        Entries that forks need are kept and reported, unless ``include_forks`` purges those too. With
+        ``subagents=False`` the sub-agents stay. It is not an error if the session does not exist.
         """
-        return await self._portal.run(lambda: self._sync.purge_session(unwrap(session), include_forks=include_forks))
+        return await self._portal.run(
+            lambda: self._sync.purge_session(unwrap(session), include_forks=include_forks, subagents=subagents)
+        )
 
     async def checkpoint_agent(
         self,
@@ -453,12 +506,22 @@ class AsyncStore(Bound):
             self._portal, await self._portal.run(lambda: self._sync.restore_checkpoint(checkpoint, take_over=take_over))
         )
 
-    async def list_checkpoints(self, of: str | AsyncAgent | AsyncSession) -> list[Checkpoint]:
-        """List the checkpoints of an agent or session in the order they were taken.
+    async def list_checkpoints(
+        self,
+        of: str | AsyncAgent | AsyncSession,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        newest: bool = False,
+    ) -> Page[Checkpoint]:
+        """List the checkpoints of an agent or session in the order they were taken, or with ``newest`` the other way.
 
-        A string is looked up as the id of an agent, then of a session, then of an agent in the trash.
+        A string is looked up as the id of an agent, then of a session, then of an agent in the trash. Without a
+        ``limit`` all of them are listed; else pass the page's cursor to get the next page.
         """
-        return await self._portal.run(lambda: self._sync.list_checkpoints(unwrap(of)))
+        return await self._portal.run(
+            lambda: self._sync.list_checkpoints(unwrap(of), limit=limit, cursor=cursor, newest=newest)
+        )
 
     async def get_checkpoint(self, id: str) -> Checkpoint:
         """Return a checkpoint of an agent or session by its id."""
@@ -495,7 +558,7 @@ class AsyncStore(Bound):
 
     def scoped(self, scope: str | None) -> AsyncStore:
         """Return a handle on another scope over the same connections."""
-        return AsyncStore(self._portal, self._sync.scoped(scope))
+        return (lambda made: AsyncStore(self._portal, lambda: made, made))(self._sync.scoped(scope))
 
     async def scopes(self) -> list[str]:
         """List the scopes that hold anything, in order; the default scope is the empty string.
@@ -662,17 +725,6 @@ class AsyncStore(Bound):
         return await self._portal.run(
             lambda: self._sync.load(path, workspace=workspace, dry_run=dry_run, progress=progress)
         )
-
-    def __repr__(self) -> str:
-        return f"<Async{repr(self._sync)[1:]}"
-
-    async def __aenter__(self) -> AsyncStore:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class AsyncAgent(Bound):
@@ -1122,9 +1174,14 @@ class AsyncSession(Bound):
         """List all branches, oldest first, except those whose fork was undone."""
         return await self._portal.run(lambda: self._sync.branches())
 
-    async def checkpoints(self) -> list[Checkpoint]:
-        """List the session's checkpoints in the order they were taken."""
-        return await self._portal.run(lambda: self._sync.checkpoints())
+    async def checkpoints(
+        self, *, limit: int | None = None, cursor: str | None = None, newest: bool = False
+    ) -> Page[Checkpoint]:
+        """List the session's checkpoints in the order they were taken, or with ``newest`` from the last one on.
+
+        Without a ``limit`` all of them; else pass the page's cursor to get the next page.
+        """
+        return await self._portal.run(lambda: self._sync.checkpoints(limit=limit, cursor=cursor, newest=newest))
 
     async def get_checkpoint(self, id_or_name: str) -> Checkpoint:
         """Return a checkpoint by its id, or the newest with that name."""
@@ -1906,7 +1963,7 @@ class AsyncSession(Bound):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+        await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))
 
 
 class AsyncSessionState(Bound):
@@ -2005,7 +2062,7 @@ class AsyncToolRun(Bound):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+        await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))
 
 
 class AsyncStream(Bound):
@@ -2033,7 +2090,11 @@ class AsyncStream(Bound):
         return await self._portal.run(lambda: self._sync.flush())
 
     async def finish(self, message: Any = None, usage: Any = None) -> Message:
-        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it."""
+        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it.
+
+        The chunks of a Gemini stream are given as a list and become one message. Of chunks that are only the end of
+        the answer, what was written before them is kept too.
+        """
         return await self._portal.run(lambda: self._sync.finish(message, usage))
 
     async def cancel(self) -> Message | None:
@@ -2052,7 +2113,7 @@ class AsyncStream(Bound):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+        await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))
 
 
 class AsyncRewind(Bound):
@@ -2387,17 +2448,11 @@ def aopen(
     read_only: bool = False,
     lock_timeout: float = LOCK_TIMEOUT,
     clock: Clock | None = None,
-) -> Opening[AsyncStore]:
-    """Open a store for tasks: ``async with takeback.aopen(url) as store``; takes what ``takeback.open`` takes."""
+) -> AsyncStore:
+    """Open a store for tasks of asyncio or trio: ``async with takeback.aopen(url) as store``, or ``await`` it.
 
-    async def opening() -> AsyncStore:
-        portal = Portal()
-        how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
-        try:
-            sync = await portal.run(lambda: how(url, scope=scope, clock=clock))
-        except BaseException:
-            portal.abandon()
-            raise
-        return AsyncStore(portal, sync)
-
-    return Opening(opening)
+    Takes what ``takeback.open`` takes. Without either, as in a constructor, the first call that is awaited opens the
+    store; close it with ``await store.close()``.
+    """
+    how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
+    return AsyncStore(Portal(), lambda: how(url, scope=scope, clock=clock))

@@ -238,7 +238,20 @@ class Everything:
 _LOCAL = {
     *("sid", "aid", "bid", "blob_id", "oid", "cid", "acid", "parent", "session", "agent", "branch", "updated", "rank"),
     *("calls", "depth", "jump", "jump_seq", "tip_seq", "tip_hash", "undoes", "undone_by", "checkpoint", "checksum"),
-    *("position", "branches", "fork", "wid", "owed", "over", "by", "authors", "did", "copied"),
+    *(
+        "position",
+        "branches",
+        "fork",
+        "wid",
+        "owed",
+        "over",
+        "by",
+        "authors",
+        "did",
+        "base_version",
+        "base_ms",
+        "base_hidden",
+    ),
 }
 
 

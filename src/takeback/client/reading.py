@@ -206,11 +206,18 @@ class Reading(Fields):
         """List all branches, oldest first, except those whose fork was undone."""
         return self._ask(trees.shown)
 
-    def checkpoints(self) -> list[Checkpoint]:
-        """List the session's checkpoints in the order they were taken."""
+    def checkpoints(
+        self, *, limit: int | None = None, cursor: str | None = None, newest: bool = False
+    ) -> Page[Checkpoint]:
+        """List the session's checkpoints in the order they were taken, or with ``newest`` from the last one on.
+
+        Without a ``limit`` all of them; else pass the page's cursor to get the next page.
+        """
         from ..ops import checkpoints
 
-        return self._ask(checkpoints.all_values)
+        portion = checkpoints.Portion(*arguments.portion(limit, cursor), newest)
+        found, more = self._ask(checkpoints.page, portion)
+        return arguments.page_of(found, more)
 
     def get_checkpoint(self, id_or_name: str) -> Checkpoint:
         """Return a checkpoint by its id, or the newest with that name."""

@@ -33,12 +33,6 @@ class Page(Sequence[T], Generic[T]):
     def _parts(self) -> dict[str, Any]:
         return {"items": values.parts(self.items), "cursor": self.cursor, "damaged": [*self.damaged]}
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Page) and self._all() == other._all()
-
-    def __hash__(self) -> int:
-        return hash(self._all())
-
     def _all(self) -> tuple[object, ...]:
         return self.items, self.cursor, self.damaged
 
@@ -48,6 +42,15 @@ class Page(Sequence[T], Generic[T]):
     def __getitem__(self, index: slice) -> Sequence[T]: ...
     def __getitem__(self, index: int | slice) -> T | Sequence[T]:
         return self.items[index]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether another page is the same, or a list has the same items."""
+        if isinstance(other, Page):
+            return self._all() == other._all()
+        return [*self.items] == [*other] if isinstance(other, list | tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.items)
 
     def __len__(self) -> int:
         return len(self.items)

@@ -48,6 +48,8 @@ def parts(value: Any) -> Any:
         return {key: parts(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [parts(each) for each in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
     return value.to_dict() if hasattr(value, "to_dict") else value  # a handle shows its fields
 
 
@@ -112,6 +114,8 @@ def field(hint: Any, given: Any, where: str, *, is_time: bool = False) -> Any:
             return None
         if len(rest) == 1:
             return field(rest[0], given, where)
+        if hasattr(rest[0], "from_dict"):
+            return _one_of(rest, given, where)
     if kind in (tuple, list) and isinstance(given, list | tuple):
         if kind is list or inner[1:] == (...,):
             return kind(field(inner[0], each, where) for each in given)
@@ -121,6 +125,16 @@ def field(hint: Any, given: Any, where: str, *, is_time: bool = False) -> Any:
         return msgspec.convert(given, hint)
     except (msgspec.ValidationError, TypeError) as error:
         raise Invalid(f"{where}: {error}") from error
+
+
+def _one_of(kinds: list[Any], given: Any, where: str) -> Any:
+    """Make the first of several values that the parts fit."""
+    for kind in kinds:
+        try:
+            return field(kind, given, where)
+        except Invalid:
+            continue
+    raise Invalid(f"{where} must be one of {', '.join(kind.__name__ for kind in kinds)}")
 
 
 def time_ms(given: object, where: str) -> int:

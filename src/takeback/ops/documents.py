@@ -15,7 +15,7 @@ from .. import codec
 from ..errors import Conflict, Corrupt, Invalid
 from ..model.document import BETWEEN, Document, parts_of
 from ..storage.base import LOCK, Tx
-from ..tables.documents import DOCUMENT, DocumentRow
+from ..tables.documents import CLEARED, DELETED, DOCUMENT, LIVE, DocumentRow
 from . import blobs, feed, idempotency
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ BY_KEY = f"WHERE scope = ? AND namespace = ? AND key = ?{LOCK}"
 
 
 # What is left of a row without its value: name and version.
-GONE: dict[str, Any] = {"hidden": 1, "expires_ms": None, "value": None, "hash": None}
+GONE: dict[str, Any] = {"hidden": DELETED, "expires_ms": None, "value": None, "hash": None}
 
 
 class Prepared(NamedTuple):
@@ -144,7 +144,7 @@ def _damaged(row: DocumentRow, error: Corrupt) -> Corrupt:
     return Corrupt(f"the value of {what} is damaged: {error}; run verify to see what else is", what=what)
 
 
-class Listed(NamedTuple):
+class DocumentsFound(NamedTuple):
     """A page of documents, the key to go on from (None at the end), and what is damaged among them."""
 
     documents: list[Document]
@@ -152,7 +152,9 @@ class Listed(NamedTuple):
     damaged: list[str]
 
 
-def page(tx: Tx, scope: str, namespace: str, *, prefix: str, after: str | None, limit: int, now_ms: int) -> Listed:
+def page(
+    tx: Tx, scope: str, namespace: str, *, prefix: str, after: str | None, limit: int, now_ms: int
+) -> DocumentsFound:
     """Return the next documents whose keys begin with a prefix, in the order of their keys.
 
     A page ends early once it holds some megabytes. Damaged documents are named and left out.
@@ -173,11 +175,11 @@ def page(tx: Tx, scope: str, namespace: str, *, prefix: str, after: str | None, 
             except Corrupt as error:
                 damaged.append(error.what)
             if size > _PAGE_BYTES:
-                return Listed(found, after, damaged)
+                return DocumentsFound(found, after, damaged)
         if len(rows) < wanted:
-            return Listed(found, None, damaged)
+            return DocumentsFound(found, None, damaged)
         if len(found) == limit:
-            return Listed(found, after, damaged)
+            return DocumentsFound(found, after, damaged)
 
 
 def _listed(
@@ -229,7 +231,7 @@ def put_once(
         version, created_ms, updated_ms = map(int, made.split())
         until = None if ttl_ms is None else updated_ms + ttl_ms
         times = created_ms, updated_ms
-        return DocumentRow(scope, 0, namespace, key, version, 0, until, None, value.hash, value.form, *times)
+        return DocumentRow(scope, 0, namespace, key, version, LIVE, until, None, value.hash, value.form, *times)
 
     row = idempotency.once(tx, scope, 0, call, kind=ONCE, do=do, again=again)
     return shown(row, value.data), has_expired(tx, scope, now_ms=now_ms)
@@ -270,13 +272,14 @@ def put(
         namespace,
         key,
         1 if old is None else old.version + 1,
-        0,
+        LIVE,
         expires_ms,
         None if value.hash else value.data,
         value.hash,
         value.form,
         now_ms if found is None else found.created_ms,
         now_ms,
+        *(() if old is None else old.base),
     )
     if old is None:
         DOCUMENT.put(tx, new)
@@ -293,7 +296,7 @@ def delete(
     found = _live(locked(tx, scope, namespace, key), now_ms)
     _require(key, expected_version, found)
     if found is not None:
-        DOCUMENT.update(tx, found, found._replace(**GONE, copied=0))
+        DOCUMENT.update(tx, found, found._replace(**GONE))
         feed.record_document(tx, scope, found.did, 0)
     return found
 
@@ -338,5 +341,5 @@ def clear_expired(tx: Tx, scope: str, *, now_ms: int) -> int:
     stored = tx.all(f"{DOCUMENT.select} {EXPIRED}{LOCK}", (scope, now_ms, _CLEARED))
     rows = [DOCUMENT.checked(each) for each in stored if DOCUMENT.is_sound(each)]  # a damaged one keeps nobody waiting
     for row in rows:
-        DOCUMENT.update(tx, row, row._replace(**GONE))
+        DOCUMENT.update(tx, row, row._replace(**{**GONE, "hidden": CLEARED}))
     return len(rows)

@@ -1,9 +1,9 @@
 """Documents on their way into a store: whole by themselves, so each is put or left as it is there.
 
-No versions but the last are kept, so two stores cannot be compared by their histories. A document that came by a copy
-and was not put since gives way to a later version. The same put in both stores is the same document, whatever happened
-to it since in one of them. Anything else was changed in both: it is a conflict, and stays as it is in each. What a file
-brings never takes the place of what is there.
+No versions but the last are kept, so a copy remembers the change that it came with, its base. A store has gone on from
+another if the other's last change is its base; and a copy that nothing was done to gives way to a later version.
+Anything else was changed in both: it is a conflict, and stays as it is in each. What a file brings never takes the
+place of what is there.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 from ..errors import Conflict, Corrupt
 from ..ops import blobs, documents, feed
 from ..storage.base import Tx
-from ..tables.documents import DOCUMENT, DocumentRow
+from ..tables.documents import DELETED, DOCUMENT, DocumentRow
 from .as_of import AGAIN
 from .stream import DocumentRecord
 
 A = TypeVar("A", bound="tuple[Any, ...]")
 
-_LOCAL: dict[str, Any] = {"did": 0, "copied": 0}
+_BASE = ("base_version", "base_ms", "base_hidden")
+_LOCAL: dict[str, Any] = {"did": 0, **dict.fromkeys(_BASE, 0)}
 
 
 def find(tx: Tx, row: DocumentRow) -> DocumentRow | None:
@@ -36,15 +37,19 @@ def is_wanted(mine: DocumentRow, theirs: DocumentRow | None, *, leave: bool = Fa
         return True
     if mine._replace(**_LOCAL) == theirs._replace(**_LOCAL):
         return False
-    same_put = (mine.version, mine.updated_ms) == (theirs.version, theirs.updated_ms)
-    if same_put and (mine.hidden or theirs.hidden):
-        return bool(mine.hidden and not leave)  # it was deleted since, or has expired
-    if theirs.copied and not leave and mine.version > theirs.version:
-        return True
-    if mine.copied and theirs.version > mine.version:
+    if mine.last_put == theirs.last_put and (mine.hidden or theirs.hidden):
+        return mine.hidden == DELETED and not theirs.hidden and not leave
+    if mine.last_change == theirs.base or (_is_copy(mine) and theirs.version > mine.version):
         return False  # it went on there
+    if not leave and (theirs.last_change == mine.base or (_is_copy(theirs) and mine.version > theirs.version)):
+        return True
     name = DOCUMENT.called(mine)
     raise Conflict(f"{name} is another one in the destination; it stays as it is in each. {AGAIN}", found=mine.key)
+
+
+def _is_copy(row: DocumentRow) -> bool:
+    """Whether nothing was done to a document since it was copied."""
+    return row.base == row.last_change
 
 
 def put(putting: Any, tx: Tx, at: A, record: DocumentRecord, tally: Any) -> A:
@@ -56,7 +61,8 @@ def put(putting: Any, tx: Tx, at: A, record: DocumentRecord, tally: Any) -> A:
         if row.hash is not None and not blobs.exists(tx, row.scope, row.hash):
             said = f"the value of {DOCUMENT.called(row)} is missing; it may have been erased meanwhile: call again"
             raise Corrupt(said, what=DOCUMENT.called(row))
-        made = row._replace(did=there.did if there else tx.next("document"), copied=row.copied if record.kept else 1)
+        base: dict[str, Any] = dict(zip(_BASE, row.base if record.kept else row.last_change, strict=True))
+        made = row._replace(did=there.did if there else tx.next("document"), **base)
         if there is None:
             DOCUMENT.put(tx, made)
         else:

@@ -192,7 +192,7 @@ ScanLine = _line(
     ("authors", Authors, ()),
     ("touched", tuple[tuple[Any, Count, str], ...], ()),
 )
-DocumentLine = _line("document", DOCUMENT, "did copied")
+DocumentLine = _line("document", DOCUMENT, "did base_version base_ms base_hidden")
 OperationLine = _line(
     "operation",
     OPERATION,

@@ -92,6 +92,9 @@ class Tx(Protocol):
     def next(self, table: str) -> int:
         """Return the next local number of a table in ``NEXT``, higher than any committed before."""
 
+    def next_many(self, table: str, count: int) -> Sequence[int]:
+        """Return the next local numbers of a table, as ``next`` does for one, in ascending order."""
+
     @property
     def quick(self) -> Quick | None:
         """The engine's own way to append in one statement, if it has one and nothing was run here yet."""

@@ -18,6 +18,7 @@ from .branches import Branches
 from .checkpoint_stats import CheckpointStats
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
 from .documents import StoredContents, StoredDocuments
+from .families import Families
 from .files import Captures, FilePoints
 from .live import Leases
 from .messages import Messages
@@ -40,7 +41,7 @@ from .writes import AnyBranch, Customs, Natives, Writes
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
 _CONTENTS = (StoredDocuments, StoredContents)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
-_LIVE = (Leases, Statuses, Streams, Calls, Approvals, Denials, Replies, SubAgents, Inboxes)
+_LIVE = (Leases, Statuses, Streams, Calls, Approvals, Denials, Replies, SubAgents, Families, Inboxes)
 _WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
