@@ -149,7 +149,6 @@ MORE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.trial("T59")
 @pytest.mark.parametrize("provider", ALL)
 def test_tools_and_more_go_where_the_call_takes_them(session: Session, provider: str) -> None:
     session.user("Hi")
@@ -166,7 +165,6 @@ def test_tools_and_more_go_where_the_call_takes_them(session: Session, provider:
         assert request == {**plain, **told, **MORE[provider]}
 
 
-@pytest.mark.trial("T59")
 def test_settings_of_gemini_are_merged_whatever_they_are_given_as(session: Session) -> None:
     session.user("Hi")
     context = session.context("gemini", model="m")
@@ -187,7 +185,6 @@ def test_settings_of_gemini_are_merged_whatever_they_are_given_as(session: Sessi
         context.request(config=5)
 
 
-@pytest.mark.trial("T59")
 @pytest.mark.parametrize(
     ("provider", "name"),
     [
@@ -206,7 +203,6 @@ def test_what_the_context_gives_is_not_given_twice(session: Session, provider: s
         session.context(provider).request(**{name: "other"})
 
 
-@pytest.mark.trial("T59")
 def test_another_model_needs_another_context(store: Store, session: Session) -> None:
     session.user("Hi")
     assert session.context("anthropic").request(model="a")["model"] == "a"

@@ -24,7 +24,6 @@ class Replies(Contract):
     """What a loop asks before it asks the model."""
 
     @pytest.mark.feature("A2")
-    @pytest.mark.trial("T59")
     def test_a_request_and_the_results_of_all_calls_need_a_reply(self, session: Session) -> None:
         assert session.needs_reply() is False
         session.system("Be brief.")
@@ -46,7 +45,6 @@ class Replies(Contract):
         assert session.needs_reply() is False
 
     @pytest.mark.feature("A2")
-    @pytest.mark.trial("T59")
     def test_a_call_that_was_given_up_keeps_nobody_waiting(self, session: Session) -> None:
         session.user("Go")
         session.append(calling(CALL))
@@ -61,7 +59,6 @@ class Replies(Contract):
         assert session.needs_reply() is True
 
     @pytest.mark.feature("A2")
-    @pytest.mark.trial("T59")
     def test_a_half_answer_needs_the_rest(self, store: Store) -> None:
         session = store.session("job")
         session.user("Go")
@@ -78,7 +75,6 @@ class Replies(Contract):
             assert again.needs_reply() is False
 
     @pytest.mark.feature("A2")
-    @pytest.mark.trial("T59")
     @pytest.mark.parametrize("ending", ENDINGS)
     def test_a_finished_session_needs_no_reply(self, session: Session, ending: str) -> None:
         session.user("Go")
@@ -90,7 +86,6 @@ class Denials(Contract):
     """A call that was not allowed neither worked nor failed."""
 
     @pytest.mark.feature("F4")
-    @pytest.mark.trial("T53")
     def test_a_call_that_a_person_denied_is_told_so_and_never_run(self, session: Session) -> None:
         session.user("Go")
         session.append(calling(CALL, OTHER))
@@ -113,7 +108,6 @@ class Denials(Contract):
         assert [call.status for call in session.tool_calls()] == ["pending", "pending"]
 
     @pytest.mark.feature("F4")
-    @pytest.mark.trial("T53")
     def test_a_denial_is_a_result_of_its_own_kind(self, store: Store, session: Session) -> None:
         session.user("Go")
         session.append(calling(CALL, OTHER))
@@ -128,7 +122,6 @@ class Denials(Contract):
         assert not store.verify()
 
     @pytest.mark.feature("F4")
-    @pytest.mark.trial("T53")
     def test_a_failure_recorded_after_a_denial_is_one(self, session: Session) -> None:
         session.user("Go")
         session.append(calling(CALL))
