@@ -24,6 +24,7 @@ from .live import Leases
 from .messages import Messages
 from .points import Operations, Points
 from .races import Races
+from .redaction import Redactions
 from .regressions import Regressions
 from .rewinds import FileRewinds, Rewinds
 from .rewound import RewindsOfOthers, RewindsOfWork
@@ -40,13 +41,24 @@ from .writes import AnyBranch, Customs, Natives, Writes
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
 _CONTENTS = (StoredDocuments, StoredContents)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
-_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
 _WRITES = (Writes, Natives, Customs, AnyBranch)
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Families, Inboxes)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-_ALL = (*_PARTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Values, Regressions)
+_ALL = (
+    *_PARTS,
+    *_WRITES,
+    *_CONTENTS,
+    *_LIVE,
+    *_FILES,
+    *_CHECKPOINTS,
+    Points,
+    Operations,
+    Values,
+    Regressions,
+    Redactions,
+)
 
 
 class StoreContract(*_ALL):  # type: ignore[misc]
