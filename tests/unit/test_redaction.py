@@ -7,7 +7,7 @@ import pytest
 import takeback
 from takeback import Store
 
-pytestmark = [pytest.mark.feature("F12", "F5"), pytest.mark.promise("R12")]
+pytestmark = [pytest.mark.feature("F12", "F5")]
 
 SECRET = "canary-4711-" + "0123456789abcdef" * 3
 LARGE = SECRET * 8000  # stored in a blob

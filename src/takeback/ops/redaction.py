@@ -270,7 +270,8 @@ def _retitle(tx: Tx, session: SessionRow, found: Redaction, rows: Sequence[Entry
     whole = [each for row in rows if row.kind in MESSAGE_KINDS for each in log.loaded(tx, [row])]
     gone = {title for row in whole if (title := titles.of_body(row.body, row.raw))}
     keys = {row.key for row in rows}
-    for each in [session, *sessions.several(tx, session.scope, [fork.id for fork in found.forks]).values()]:
+    forks = operations.all_unless_purged(tx, session.scope, [fork.id for fork in found.forks])
+    for each in [session, *forks.values()]:
         new = _next_title(tx, each, keys) if each.title in gone else each.title or GONE
         if new != each.title and each.title in gone:
             sessions.write(tx, each, title=new)
