@@ -94,6 +94,7 @@ NAMES: dict[str, str] = {
     "Operation": ".model.operation",
     "Page": ".model.page",
     "Purged": ".model.purge",
+    "Redaction": ".model.redaction",
     "Repaired": ".model.report",
     "Report": ".model.report",
     "Scan": ".model.scan",

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from .model.operation import Operation
     from .model.page import Page
     from .model.purge import Pruned, Purged
+    from .model.redaction import ForkReader, RedactedEntry, Redaction
     from .model.report import Problem, Repaired, Report
     from .model.scan import Scan, ScanChange
     from .model.session import Head, Stats, StoreStats
@@ -139,6 +140,7 @@ __all__ = [
     "FileDiff",
     "FileState",
     "FileTouched",
+    "ForkReader",
     "Head",
     "Holder",
     "Invalid",
@@ -153,6 +155,8 @@ __all__ = [
     "Problem",
     "Pruned",
     "Purged",
+    "RedactedEntry",
+    "Redaction",
     "Repair",
     "Repaired",
     "Report",
@@ -228,6 +232,7 @@ _WHERE = {
     "model.operation": "Operation",
     "model.page": "Page",
     "model.purge": "Pruned Purged",
+    "model.redaction": "ForkReader RedactedEntry Redaction",
     "model.report": "Problem Repaired Report",
     "model.scan": "Scan ScanChange",
     "model.session": "Head Stats StoreStats",

@@ -50,6 +50,7 @@ from .model.message import Message
 from .model.operation import Operation
 from .model.page import Page
 from .model.purge import Pruned, Purged
+from .model.redaction import Redaction
 from .model.report import Repaired, Report
 from .model.scan import Scan
 from .model.session import Head, Stats, StoreStats
@@ -1938,6 +1939,17 @@ class AsyncSession(Bound):
     async def unpin(self, *, idempotency_key: str | None = None) -> Operation:
         """Unpin the session."""
         return await self._portal.run(lambda: self._sync.unpin(idempotency_key=idempotency_key))
+
+    async def redact(self, *ids: str, dry_run: bool = True) -> Redaction:
+        """Erase the content of messages and custom entries by id, on any branch; by default only show what would go.
+
+        A tool call goes as a whole: the message that announces it, with all its calls, and their starts, approvals and
+        results. The entries keep their place, time, id and numbers, and read as ``redacted``; ``verify`` still proves
+        the rest. Forks that read them are named. This cannot be undone. Raises ``Invalid`` for state of work, such as
+        tasks and plans; ``Conflict`` while one of the calls or an answer is open; ``Busy`` if somebody else runs the
+        session.
+        """
+        return await self._portal.run(lambda: self._sync.redact(*ids, dry_run=dry_run))
 
     async def set_metadata(self, metadata: Mapping[str, Any], *, idempotency_key: str | None = None) -> Operation:
         """Replace the caller's own metadata."""

@@ -7,15 +7,19 @@ be shared between threads, and two of them on one session never lose each other'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Invalid
 from ..model.operation import Operation
 from ..ops import moves, sessions
+from ..storage.runner import FREEING_ALONE
 from . import arguments
 from .branching import Moving
 from .contexts import Contexts
 from .subagents import Subagents
+
+if TYPE_CHECKING:
+    from ..model.redaction import Redaction
 
 
 class Session(Subagents, Moving, Contexts):
@@ -51,6 +55,29 @@ class Session(Subagents, Moving, Contexts):
     def unpin(self, *, idempotency_key: str | None = None) -> Operation:
         """Unpin the session."""
         return self._set("unpin", {"pinned": 0}, idempotency_key)
+
+    def redact(self, *ids: str, dry_run: bool = True) -> Redaction:
+        """Erase the content of messages and custom entries by id, on any branch; by default only show what would go.
+
+        A tool call goes as a whole: the message that announces it, with all its calls, and their starts, approvals and
+        results. The entries keep their place, time, id and numbers, and read as ``redacted``; ``verify`` still proves
+        the rest. Forks that read them are named. This cannot be undone. Raises ``Invalid`` for state of work, such as
+        tasks and plans; ``Conflict`` while one of the calls or an answer is open; ``Busy`` if somebody else runs the
+        session.
+        """
+        from ..ops import agent_restore, redaction
+
+        arguments.flag(dry_run, what="dry_run")
+        wanted = [arguments.name(each, what="id", most=10_000) for each in ids]
+        if not wanted:
+            raise Invalid("no id was given; pass the ids of the entries to redact")
+        if dry_run:
+            return self._store._read(redaction.redact, *self._key, wanted, None, now_ms=0)
+        judge = agent_restore.Judge(self._store._is_ours, self._store._is_gone, take_over=False)
+        now_ms = self._store._clock.now_ms()
+        done = self._do_as(FREEING_ALONE, redaction.redact, *self._key, wanted, judge, now_ms=now_ms)
+        self.refresh()
+        return done
 
     def set_metadata(self, metadata: Mapping[str, Any], *, idempotency_key: str | None = None) -> Operation:
         """Replace the caller's own metadata."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _FEED_PAGE = 500
 _LOOK_SECONDS = 0.5
-_NOT_UNDONE = ("undo", "redo", "purge")
+_NOT_UNDONE = ("undo", "redo", "purge", "redact")
 
 
 class Store(StoreCheckpoints):

@@ -554,3 +554,8 @@ def decode_body(data: bytes) -> Body:
 
 
 REDACTED = Body(role="redacted", status="redacted")
+
+
+def erased(mid: str | None) -> Body:
+    """Return what is left of an erased message: its id, if the caller gave it one."""
+    return REDACTED if mid is None else msgspec.structs.replace(REDACTED, id=mid)

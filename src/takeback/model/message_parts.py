@@ -15,7 +15,7 @@ from .. import codec
 from ..errors import Corrupt, Invalid
 from ..ids import entry_id
 from . import values
-from .message import REDACTED, Body, Message, decode_body
+from .message import REDACTED, Body, Message, decode_body, erased
 
 _PLACE = ("branch", "seq", "turn")
 _SHOWN = ("content", "tool_calls", "tool_results")  # what a provider's form holds in its own way
@@ -59,7 +59,7 @@ def made(given: Mapping[str, Any]) -> Message:
         del fields["id"]
     body = {name: value for name, value in fields.items() if name == "content" or not _is_default(name, value)}
     if (body.get("role"), body.get("status")) == (REDACTED.role, REDACTED.status):
-        return Message(branch, seq, turn, at_ms, None, raw, _rest=late_ms)
+        return Message(branch, seq, turn, at_ms, None, raw, erased(body.get("id")), _rest=late_ms)
     data = codec.encode(body)
     try:
         decode_body(data)

@@ -14,7 +14,7 @@ from ..errors import Corrupt, Error, NotFound
 from ..ids import MAX_SEQ as MAX_SEQ
 from ..ids import entry_id, parse_entry_id
 from ..model.entry import GENESIS, Entry, Numbers
-from ..model.message import Message
+from ..model.message import Message, erased
 from ..storage.base import Row, Tx, scalar
 from ..tables.entries import ENTRY, RANGE, RANGE_BY_KEY, messages_in
 from ..tables.entries import EntryRow as EntryRow
@@ -148,7 +148,8 @@ def read_path(tx: Tx, session: SessionRow, low: int, high: int, make: Make[T]) -
 
 def as_message(uid: str, row: EntryRow, reader: Reader) -> Message:
     """Return an entry as a message."""
-    return Message(uid, row.seq, row.turns, row.at_ms, row.body, row.raw, None, reader, row.rest)
+    body = erased(row.mid) if row.body is None else None
+    return Message(uid, row.seq, row.turns, row.at_ms, row.body, row.raw, body, reader, row.rest)
 
 
 def read_messages(

@@ -116,6 +116,8 @@ def _describe(thing: str, before: Any, after: Any, named: Named) -> str:
             return words.count(len(after), "sub-agent") + " with it"
         case "sessions":
             return f"{words.count(len(after), 'session')} with it"
+        case "redacted":
+            return f"content of {words.count(len(after), 'entry')} erased"
         case "heads":
             return f"{words.count(len(after), 'session')} moved"
         case "state":

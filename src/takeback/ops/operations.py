@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from .idempotency import ApiCall
 
 OF = "INDEXED BY operation_session WHERE scope = ? AND session = ? AND agent = ?"
-STANDS = "undone_by IS NULL AND kind NOT IN ('undo', 'redo')"
-SINCE = f"SELECT 1 FROM operation {OF} AND oid > ? AND kind NOT IN ('undo', 'redo') LIMIT 1"
+STANDS = "undone_by IS NULL AND kind NOT IN ('undo', 'redo', 'redact')"
+SINCE = f"SELECT 1 FROM operation {OF} AND oid > ? AND kind NOT IN ('undo', 'redo', 'redact') LIMIT 1"
 
 RESTORED = "restored"
 NOTHING = "nothing to change"
@@ -120,6 +120,12 @@ def done_before(tx: Tx, session: SessionRow, call: ApiCall) -> Operation | None:
     """Return the operation made by an earlier call with this key, or None."""
     made = None if call.key is None else idempotency.made_before(tx, session.scope, session.sid, call.key, call.request)
     return None if made is None else named(tx, find(tx, session.scope, made))
+
+
+def record(tx: Tx, session: SessionRow, kind: str, after: View, *, now_ms: int) -> SessionRow:
+    """Record an operation that cannot be undone and changes nothing that the row of its session says."""
+    _record(tx, kind, (session.scope, session.sid, 0, 0), {thing: [] for thing in after}, after, now_ms, None)
+    return _put(tx, session, session, kind, now_ms, moved=False)
 
 
 def touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:

@@ -50,6 +50,7 @@ class Things(msgspec.Struct, forbid_unknown_fields=True):
     sessions: dict[str, Flag] | _Maybe = _UNSET
     heads: dict[str, Place] | _Maybe = _UNSET
     state: int | _Maybe = _UNSET
+    redacted: list[str] | _Maybe = _UNSET
 
 
 class Detail(msgspec.Struct):

@@ -152,7 +152,7 @@ def to_take_up(tx: Tx, scope: str, session_id: str, kind: str, operation_id: str
 def undo(tx: Tx, scope: str, operation_id: str, *, now_ms: int, beside: Beside = NO_FILES) -> Done:
     """Undo a named operation; a later one that changed the same property raises ``Conflict``."""
     row = find(tx, scope, operation_id)
-    if row.kind in ("undo", "redo", "purge"):
+    if row.kind in ("undo", "redo", "purge", "redact"):
         raise Conflict(f"an operation of kind {row.kind} cannot be undone; to revert an undo, use redo")
     if row.undone_by is not None:
         raise Conflict(f"operation {operation_id!r} is already undone")

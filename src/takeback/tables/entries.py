@@ -14,7 +14,7 @@ import msgspec
 
 from ..ids import MAX_SEQ
 from ..model.entry import Numbers, numbers_in
-from ..model.message import Message
+from ..model.message import Message, erased
 from ..storage.base import Row
 from .table import Index, Table
 
@@ -191,5 +191,6 @@ def messages_in(
         if crc32(_write(values)) != chk or key != low or own != scope or spill is not None:
             return None
         if kind in kinds:
-            found.append(Message(uid, key & MAX_SEQ, turns, at_ms, body, raw, None, reader, rest))
+            left = erased(mid) if body is None else None
+            found.append(Message(uid, key & MAX_SEQ, turns, at_ms, body, raw, left, reader, rest))
     return found

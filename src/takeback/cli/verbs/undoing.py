@@ -103,7 +103,7 @@ def _operations(frame: Frame, ref: str | None, everywhere: bool) -> Iterator[Ope
 
 def _last(frame: Frame, ref: str | None, everywhere: bool) -> Operation:
     for each in _operations(frame, ref, everywhere):
-        if not each.undone and each.kind not in ("undo", "redo", "purge"):
+        if not each.undone and each.kind not in ("undo", "redo", "purge", "redact"):
             return each
     raise Stop(f"there is nothing to undo{_where(ref, everywhere, 'undo')}", CONFLICT)
 

@@ -24,6 +24,7 @@ from .live import Leases
 from .messages import Messages
 from .points import Operations, Points
 from .races import Races
+from .redaction import Redactions
 from .regressions import Regressions
 from .replies import Denials, Replies
 from .rewinds import FileRewinds, Rewinds
@@ -46,7 +47,19 @@ _WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-_ALL = (*_PARTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Values, Regressions)
+_ALL = (
+    *_PARTS,
+    *_WRITES,
+    *_CONTENTS,
+    *_LIVE,
+    *_FILES,
+    *_CHECKPOINTS,
+    Points,
+    Operations,
+    Values,
+    Regressions,
+    Redactions,
+)
 
 
 class StoreContract(*_ALL):  # type: ignore[misc]
