@@ -88,29 +88,42 @@ class AsyncStore:
             await self._portal.close(self._sync.close)
 
     def get_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+        self,
+        id_name_or_key: str,
+        *,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        wait: float = 0,
     ) -> Opening[AsyncSession]:
         """Return a session by its exact id (even one in the trash), key or name; nothing is parsed.
 
-        Raises ``Ambiguous`` if sessions of several agents or workspaces have that name: pass those too.
+        Raises ``Ambiguous`` if sessions of several agents or workspaces have that name: pass those too. ``wait`` is how
+        many seconds entering the session waits for whoever runs it, before it raises ``Busy``.
         """
 
         async def opening() -> AsyncSession:
             return AsyncSession(
                 self._portal,
                 await self._portal.run(
-                    lambda: self._sync.get_session(id_name_or_key, agent=agent, workspace=workspace)
+                    lambda: self._sync.get_session(id_name_or_key, agent=agent, workspace=workspace, wait=wait)
                 ),
             )
 
         return Opening(opening)
 
     async def find_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+        self,
+        id_name_or_key: str,
+        *,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        wait: float = 0,
     ) -> AsyncSession | None:
-        """Return a session by its exact id, key or name, or None."""
+        """Return a session by its exact id, key or name, or None; ``wait`` is as in ``get_session``."""
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
-            await self._portal.run(lambda: self._sync.find_session(id_name_or_key, agent=agent, workspace=workspace))
+            await self._portal.run(
+                lambda: self._sync.find_session(id_name_or_key, agent=agent, workspace=workspace, wait=wait)
+            )
         )
 
     async def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[AsyncSession]:
@@ -131,6 +144,7 @@ class AsyncStore:
         status: str | Iterable[str] | None = None,
         label: str | None = None,
         tag: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         workspace: str | PathLike[str] | None = None,
         parent: str | AsyncSession | None = None,
         active_only: bool = False,
@@ -139,10 +153,16 @@ class AsyncStore:
         since: datetime | None = None,
         trash: bool = False,
         order: str = "updated",
+        with_state: Iterable[str] = (),
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[AsyncSession]:
         """List sessions, last changed first, or newest first with ``order="created"``.
+
+        ``"updated_asc"`` starts with the one whose last change is the oldest. Sessions that were imported, or created
+        with ``created_at``, are listed when things happened in them. ``metadata`` asks for sessions whose metadata has
+        all these names with equal values: text, numbers, True, False or None. ``with_state`` names values of the
+        session's state to read along, into ``state_values``.
 
         Pass the page's cursor to get the next page. Archived sessions are left out, except from the trash, unless
         ``archived`` is True (only those) or None (both). The page's ``damaged`` names sessions with a damaged record.
@@ -155,6 +175,7 @@ class AsyncStore:
                     status=status,
                     label=label,
                     tag=tag,
+                    metadata=metadata,
                     workspace=workspace,
                     parent=unwrap(parent),
                     active_only=active_only,
@@ -163,6 +184,7 @@ class AsyncStore:
                     since=since,
                     trash=trash,
                     order=order,
+                    with_state=with_state,
                     limit=limit,
                     cursor=cursor,
                 )
@@ -269,7 +291,9 @@ class AsyncStore:
         ``take_over`` their next write raises ``LeaseLost`` instead. A finished session is reopened. Leaving the
         ``with`` block, closing the store or dropping the handle releases the lease. With ``hold=False`` no lease is
         taken, so that many writers can append to one session. ``capture`` controls when the workspace is scanned (see
-        ``Capture``). The other fields apply to a new session only.
+        ``Capture``). The other fields apply to a new session only, for which ``workspace`` must be a directory that
+        exists. ``created_at`` is when it began, if that was earlier: it is then listed there until something happens
+        in it later.
         """
 
         async def opening() -> AsyncSession:
@@ -301,11 +325,14 @@ class AsyncStore:
         workspace: str | PathLike[str] | None = None,
         model: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        wait: float = 0,
         idempotency_key: str | None = None,
     ) -> Spawned[AsyncSession]:
         """Start a sub-agent for a task, under ``parent`` if given; ``Session.spawn`` passes its own session.
 
-        Raises ``Conflict`` if the parent is finished, or if one of its sub-agents has this label already.
+        Raises ``Conflict`` if the parent is finished, or if one of its sub-agents has this label already. With an
+        ``idempotency_key`` the same call again, even after a crash, returns the same sub-agent, which can be entered
+        again; ``wait`` is how many seconds that waits for whoever still runs it.
         """
         return (lambda found: Spawned(*found[:-1], AsyncSession(self._portal, found.session)))(
             await self._portal.run(
@@ -317,36 +344,48 @@ class AsyncStore:
                     workspace=workspace,
                     model=model,
                     metadata=metadata,
+                    wait=wait,
                     idempotency_key=idempotency_key,
                 )
             )
         )
 
-    def main_session(self, agent: str = "main") -> Opening[AsyncSession]:
-        """Return an agent's main session, creating it if it is new."""
+    def main_session(self, agent: str = "main", *, wait: float = 0) -> Opening[AsyncSession]:
+        """Return an agent's main session, creating it if it is new.
+
+        ``wait`` is how many seconds entering it waits for whoever runs it, before it raises ``Busy``.
+        """
 
         async def opening() -> AsyncSession:
-            return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.main_session(agent)))
+            return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.main_session(agent, wait=wait)))
 
         return Opening(opening)
 
-    def cron_session(self, agent: str, name: str) -> Opening[AsyncSession]:
-        """Return the session of an agent's scheduled job, creating it if it is new."""
+    def cron_session(self, agent: str, name: str, *, wait: float = 0) -> Opening[AsyncSession]:
+        """Return the session of an agent's scheduled job, creating it if it is new.
 
-        async def opening() -> AsyncSession:
-            return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.cron_session(agent, name)))
-
-        return Opening(opening)
-
-    def directory_session(self, path: str | PathLike[str], *, agent: str = "main") -> Opening[AsyncSession]:
-        """Return the session of a directory, creating it if it is new.
-
-        Symbolic links lead to the same session, and a directory that was moved keeps its own.
+        ``wait`` is how many seconds entering it waits for a run that still goes on, before it raises ``Busy``.
         """
 
         async def opening() -> AsyncSession:
             return AsyncSession(
-                self._portal, await self._portal.run(lambda: self._sync.directory_session(path, agent=agent))
+                self._portal, await self._portal.run(lambda: self._sync.cron_session(agent, name, wait=wait))
+            )
+
+        return Opening(opening)
+
+    def directory_session(
+        self, path: str | PathLike[str], *, agent: str = "main", wait: float = 0
+    ) -> Opening[AsyncSession]:
+        """Return the session of a directory, creating it if it is new; the directory must exist then.
+
+        Symbolic links lead to the same session, and a directory that was moved keeps its own. ``wait`` is how many
+        seconds entering it waits for whoever runs it, before it raises ``Busy``.
+        """
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(
+                self._portal, await self._portal.run(lambda: self._sync.directory_session(path, agent=agent, wait=wait))
             )
 
         return Opening(opening)
@@ -377,7 +416,11 @@ class AsyncStore:
         idempotency_key: str | None = None,
         **fields: Unpack[NewSession],
     ) -> Opening[AsyncSession]:
-        """Create a session; raises ``Conflict`` if a visible one of this agent and workspace has the name."""
+        """Create a session; raises ``Conflict`` if a visible one of this agent and workspace has the name.
+
+        ``workspace`` must be a directory that exists. ``created_at`` is when the session began, if that was earlier:
+        it is then listed there until something happens in it later.
+        """
 
         async def opening() -> AsyncSession:
             return AsyncSession(
@@ -515,16 +558,17 @@ class AsyncStore:
         """
         return await self._portal.run(lambda: self._sync.prune(policy, dry_run=dry_run, spare_seconds=spare_seconds))
 
-    async def undo(self, op: Operation | str | None = None) -> Operation:
+    async def undo(self, op: Operation | str | None = None, *, take_over: bool = False) -> Operation:
         """Undo the last operation made through this handle, or a given one.
 
-        Raises ``Conflict`` if a later operation changed the same thing.
+        Raises ``Conflict`` if a later operation changed the same thing, and ``Busy`` if files would change while
+        somebody else works there, unless ``take_over`` is given.
         """
-        return await self._portal.run(lambda: self._sync.undo(op))
+        return await self._portal.run(lambda: self._sync.undo(op, take_over=take_over))
 
-    async def redo(self) -> Operation:
-        """Redo what the last undo made through this handle took back."""
-        return await self._portal.run(lambda: self._sync.redo())
+    async def redo(self, *, take_over: bool = False) -> Operation:
+        """Redo what the last undo made through this handle took back; ``take_over`` is as in ``undo``."""
+        return await self._portal.run(lambda: self._sync.redo(take_over=take_over))
 
     def workspace(self, path: str | PathLike[str]) -> AsyncWorkspace:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""
@@ -950,6 +994,13 @@ class AsyncSession:
         return self._sync.build_attempts
 
     @property
+    def state_values(self) -> dict[str, Any] | None:
+        """The values of its state that ``list_sessions(with_state=...)`` asked for; None if none were asked for.
+
+        Names that it did not have are absent. Raises ``Corrupt`` if its state could not be read."""
+        return self._sync.state_values
+
+    @property
     def status(self) -> str:
         """``active``, ``completed``, ``error``, ``timeout``, ``stopped``, or ``interrupted`` if its holder is gone."""
         return self._sync.status
@@ -1257,16 +1308,21 @@ class AsyncSession:
         """Return what ``redo`` would do to the conversation and files."""
         return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_redo()))
 
-    async def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
+    async def undo(
+        self, operation: Operation | str | None = None, *, take_over: bool = False, idempotency_key: str | None = None
+    ) -> Operation:
         """Undo the last operation of this session, or a given one.
 
-        Raises ``Conflict`` if a later operation changed the same thing.
+        Raises ``Conflict`` if a later operation changed the same thing, and ``Busy`` if files would change while
+        somebody else runs the session, unless ``take_over`` is given.
         """
-        return await self._portal.run(lambda: self._sync.undo(operation, idempotency_key=idempotency_key))
+        return await self._portal.run(
+            lambda: self._sync.undo(operation, take_over=take_over, idempotency_key=idempotency_key)
+        )
 
-    async def redo(self, *, idempotency_key: str | None = None) -> Operation:
-        """Redo what the last undo of this session took back."""
-        return await self._portal.run(lambda: self._sync.redo(idempotency_key=idempotency_key))
+    async def redo(self, *, take_over: bool = False, idempotency_key: str | None = None) -> Operation:
+        """Redo what the last undo of this session took back; ``take_over`` is as in ``undo``."""
+        return await self._portal.run(lambda: self._sync.redo(take_over=take_over, idempotency_key=idempotency_key))
 
     async def operations(self, *, limit: int = 100) -> list[Operation]:
         """List this session's operations, newest first."""
@@ -1329,10 +1385,15 @@ class AsyncSession:
         )
 
     async def switch(
-        self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None
+        self, branch: str | Branch, *, files: bool = False, take_over: bool = False, idempotency_key: str | None = None
     ) -> Operation:
-        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace is restored as well."""
-        return await self._portal.run(lambda: self._sync.switch(branch, files=files, idempotency_key=idempotency_key))
+        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace is restored as well.
+
+        That raises ``Busy`` while somebody else runs the session, unless ``take_over`` is given.
+        """
+        return await self._portal.run(
+            lambda: self._sync.switch(branch, files=files, take_over=take_over, idempotency_key=idempotency_key)
+        )
 
     async def preview_switch(self, branch: str | Branch) -> AsyncRewind:
         """Return what ``switch`` with ``files`` would do to the conversation and files; ``apply`` does it."""
@@ -1575,12 +1636,15 @@ class AsyncSession:
         model: str | None = None,
         call_id: str | ToolCall | None = None,
         metadata: Mapping[str, Any] | None = None,
+        wait: float = 0,
         idempotency_key: str | None = None,
     ) -> Spawned[AsyncSession]:
         """Start a sub-agent for a task: a session below this one, by default with the same agent and workspace.
 
         ``call_id`` is the tool call that asked for it: spawning again for the same call returns the same sub-agent.
-        Raises ``Conflict`` if a sub-agent of this session has the label already, or if this session is finished.
+        So does the same ``idempotency_key``, even after a crash, and ``wait`` is how many seconds entering it waits for
+        whoever still runs it. Raises ``Conflict`` if a sub-agent of this session has the label already, or if this
+        session is finished.
         """
         return (lambda found: Spawned(*found[:-1], AsyncSession(self._portal, found.session)))(
             await self._portal.run(
@@ -1592,6 +1656,7 @@ class AsyncSession:
                     model=model,
                     call_id=call_id,
                     metadata=metadata,
+                    wait=wait,
                     idempotency_key=idempotency_key,
                 )
             )

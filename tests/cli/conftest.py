@@ -35,6 +35,7 @@ def work(world: World) -> World:
                 s.user(f"Add OAuth, step {turn}")
                 s.assistant(f"Step {turn} is done.", usage=Usage(4000, 100))
         world.clock.ms += 6 * HOUR
+        (world.project.parent / "support").mkdir()
         other = store.create_session("refunds", agent="triage", workspace=world.project.parent / "support")
         other.user("Refund triage")
         world.clock.ms += HOUR

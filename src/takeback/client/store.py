@@ -123,43 +123,46 @@ class Store(StoreCheckpoints):
             self._keep_agents("Before pruning")
         return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, dry_run=False)
 
-    def undo(self, op: Operation | str | None = None) -> Operation:
+    def undo(self, op: Operation | str | None = None, *, take_over: bool = False) -> Operation:
         """Undo the last operation made through this handle, or a given one.
 
-        Raises ``Conflict`` if a later operation changed the same thing.
+        Raises ``Conflict`` if a later operation changed the same thing, and ``Busy`` if files would change while
+        somebody else works there, unless ``take_over`` is given.
         """
+        arguments.flag(take_over, what="take_over")
         wanted = arguments.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
         made = [each.id for each in self._operations if each.kind not in _NOT_UNDONE]
         if not self.capabilities.read_only:
             chosen = self._read(undo.chosen_undo, self.scope, wanted, made)
             if chosen.session is not None:
-                return self.get_session(chosen.session).undo(chosen.id)
+                return self.get_session(chosen.session).undo(chosen.id, take_over=take_over)
             if chosen.workspace is not None:
-                return self._again("undo", chosen.id, chosen.workspace)
+                return self._again("undo", chosen.id, chosen.workspace, take_over)
         now_ms = self._clock.now_ms()
         done = self._write_as(ALONE, undo.undo_chosen, self.scope, wanted, made, now_ms=now_ms).operation
         self._made(done)
         return done
 
-    def redo(self) -> Operation:
-        """Redo what the last undo made through this handle took back."""
+    def redo(self, *, take_over: bool = False) -> Operation:
+        """Redo what the last undo made through this handle took back; ``take_over`` is as in ``undo``."""
+        arguments.flag(take_over, what="take_over")
         undone = [each.id for each in self._operations if each.kind == "undo"]
         if not self.capabilities.read_only:
             chosen = self._read(undo.chosen_redo, self.scope, undone)
             if chosen.session is not None:
-                return self.get_session(chosen.session).redo()
+                return self.get_session(chosen.session).redo(take_over=take_over)
             if chosen.workspace is not None:
-                return self._again("redo", chosen.id, chosen.workspace)
+                return self._again("redo", chosen.id, chosen.workspace, take_over)
         now_ms = self._clock.now_ms()
         done = self._write_as(ALONE, undo.redo_chosen, self.scope, undone, now_ms=now_ms).operation
         self._made(done)
         return done
 
-    def _again(self, kind: str, operation: str, files: WorkspaceRow) -> Operation:
+    def _again(self, kind: str, operation: str, files: WorkspaceRow, take_over: bool) -> Operation:
         """Undo or redo a change of files that belongs to no session."""
         if files.machine != timeline.at(files.path).machine:
             raise Conflict(f"that operation changed files in {files.path!r} on another machine; {kind} it there")
-        return self.workspace(files.path)._planned_again(kind, operation, shown=False).apply()
+        return self.workspace(files.path)._planned_again(kind, operation, shown=False).apply(take_over=take_over)
 
     def workspace(self, path: str | PathLike[str]) -> Workspace:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""

@@ -21,7 +21,7 @@ from ..storage.base import Tx
 from ..tables.history import OPERATION
 from ..tables.history import OperationRow as OperationRow
 from ..tables.sessions import SESSION
-from . import agents, branches, entries, feed, idempotency, sessions, work
+from . import agents, branches, entries, feed, idempotency, session_metadata, sessions, work
 from .operation_summaries import all_named as all_named
 from .operation_summaries import as_value as as_value
 from .operation_summaries import named as named
@@ -129,7 +129,7 @@ def touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int, *,
 
 def _touched(session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:
     revision = session.revision + moved
-    return session._replace(revision=revision, updated=position, updated_ms=now_ms, rank=rank)
+    return session._replace(revision=revision, **sessions.placed(session, position, rank, now_ms))
 
 
 def _put(
@@ -310,7 +310,9 @@ def _applied(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRo
         session = _visible(tx, session, after["hidden"], after.get("name", session.name))
     if "metadata" in after:
         details = sessions.decoded(sessions.detail(tx, session))
-        sessions.put_detail(tx, session, codec.encode({**details, "metadata": after["metadata"]}))
+        doc = codec.encode({**details, "metadata": after["metadata"]})
+        sessions.put_detail(tx, session, doc)
+        session_metadata.index(tx, session, doc)
     if "branch" in after:
         uid, hidden = after["branch"]
         branches.set_hidden(tx, branches.find(tx, session.scope, session.sid, uid), hidden)

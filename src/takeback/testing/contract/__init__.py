@@ -18,6 +18,7 @@ from .branches import Branches
 from .checkpoint_stats import CheckpointStats
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
 from .files import Captures, FilePoints
+from .listings import ByMetadata, InThePast, WithState
 from .live import Leases
 from .messages import Messages
 from .points import Operations, Points
@@ -34,12 +35,13 @@ from .together import Approvals, Inboxes, SubAgents
 from .work import Attachments, Tools, Work
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
+_LISTS = (ByMetadata, WithState, InThePast)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-class StoreContract(*_PARTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
+class StoreContract(*_PARTS, *_LISTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
     """All contracts of a store: subclass it and define ``open``."""
 
 
