@@ -1,4 +1,4 @@
-"""Watches writes on PostgreSQL: a row of a session or an agent is changed only from what was read under a lock."""
+"""Watches writes on PostgreSQL: a session, agent or document is changed only from a row that was read under a lock."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from takeback.storage.base import LOCK
 from takeback.tables.agents import AGENT
+from takeback.tables.documents import DOCUMENT
 from takeback.tables.sessions import SESSION
 from takeback.tables.table import Table
 
@@ -24,7 +25,7 @@ def watch(patch: pytest.MonkeyPatch) -> list[str]:
 
     def watched_read(tx: PostgresTx, sql: str, args: Sequence[Any] = ()) -> list[Any]:
         rows = read(tx, sql, args)
-        for table in (SESSION, AGENT):
+        for table in (SESSION, AGENT, DOCUMENT):
             if sql.startswith(f"{table.select} ") and sql.endswith(LOCK):
                 _held(tx).update({(table.name, *stored[:2]): stored[-1] for stored in rows})
         return rows
@@ -43,7 +44,7 @@ def watch(patch: pytest.MonkeyPatch) -> list[str]:
         return update(table, tx, old, new)
 
     def _is_watched(table: Table[Any], tx: Any) -> bool:
-        return table in (SESSION, AGENT) and isinstance(tx, PostgresTx)
+        return table in (SESSION, AGENT, DOCUMENT) and isinstance(tx, PostgresTx)
 
     patch.setattr(PostgresTx, "all", watched_read)
     patch.setattr(Table, "put", watched_put)

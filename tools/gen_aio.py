@@ -12,11 +12,12 @@ import inspect
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
-from takeback.client import agent, attachments, rewind, session, state, store, streams, tools, workspace
+from takeback.client import agent, attachments, documents, rewind, session, state, store, streams, tools, workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "takeback" / "aio.py"
@@ -32,6 +33,7 @@ HANDLES: dict[str, type] = {
     "Rewind": rewind.Rewind,
     "Workspace": workspace.Workspace,
     "Attachment": attachments.Attachment,
+    "Documents": documents.Documents,
 }
 ENTERED = {"Session", "Stream"}  # results that ``async with`` can enter without an ``await`` before
 NO_IO = {
@@ -39,6 +41,7 @@ NO_IO = {
     "retry",
     "scoped",
     "workspace",
+    "docs",
     "to_dict",
     "runtime",
     "due",
@@ -55,12 +58,13 @@ NAMES: dict[str, str] = {
     "Callable": "collections.abc",
     "Iterable": "collections.abc",
     "Mapping": "collections.abc",
+    "Sequence": "collections.abc",
     "PathLike": "os",
     "datetime": "datetime",
+    "timedelta": "datetime",
     "TracebackType": "types",
     "Attachable": ".client.attachments",
     "Point": ".client.points",
-    "Said": ".client.appending",
     "NewSession": ".client.store_sessions",
     "Resolved": ".client.refs",
     "Turn": ".client.reading",
@@ -74,12 +78,16 @@ NAMES: dict[str, str] = {
     "Copying": ".model.copied",
     "Exported": ".model.exchange",
     "Loaded": ".model.exchange",
+    "Document": ".model.document",
+    "Namespace": ".model.document",
     "Diff": ".model.files",
     "FileChange": ".model.files",
     "FileDiff": ".model.files",
     "FileState": ".model.files",
     "Pruned": ".model.purge",
     "Entry": ".model.entry",
+    "Custom": ".model.items",
+    "Written": ".model.items",
     "Change": ".model.feed",
     "Message": ".model.message",
     "Operation": ".model.operation",
@@ -91,6 +99,8 @@ NAMES: dict[str, str] = {
     "Head": ".model.session",
     "Stats": ".model.session",
     "StoreStats": ".model.session",
+    "Spent": ".model.spending",
+    "tzinfo": "datetime",
     "Sent": ".model.subagents",
     "Spawned": ".model.subagents",
     "Tree": ".model.subagents",
@@ -179,6 +189,9 @@ def wrap(annotation: str, value: str) -> str:
         return value
     if page := inner(annotation, "Page"):
         return f"(lambda page: Page([{wrap(page, 'each')} for each in page], page.cursor, page.damaged))({value})"
+    if pair := inner(annotation, "tuple"):  # of a handle and something that is not one
+        first, _, other = pair.partition(", ")
+        return f"({wrap(first, f'{value}[0]')}, {wrap(other, f'{value}[1]')})"
     if listed := inner(annotation, "list"):
         return f"[{wrap(listed, 'each')} for each in {value}]"
     if inner(annotation, "Resolved"):
@@ -242,15 +255,11 @@ def arguments(function: Callable[..., Any]) -> str:
 
 def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) -> list[str]:
     """Return the lines of a method's twin."""
-    plan = hasattr(function, "plan")
-    function = getattr(function, "plan", function)
     returns = signature_of(function).return_annotation
-    returns = inner(returns, "Write") or returns
     doc, given = _doc(function), arguments(function)
     call = f"self._sync.{name}({given})"
-    if plan:
-        step = f"{owner}.{name}.plan(self._sync{', ' if given else ''}{given})"
-        body = f"return await self._portal.write(self._sync._store._backend, {step})"
+    if planned := plan(function):
+        body = f"return await self._portal.write(self._sync._store._backend, {planned})"
         return [signature(function, twin(returns, seen), seen, "async def"), doc, body]
     if name in NO_IO:
         return [signature(function, twin(returns, seen), seen, "def"), doc, f"return {wrap(returns, call)}"]
@@ -283,6 +292,22 @@ def method(owner: str, name: str, function: Callable[..., Any], seen: set[str]) 
         lines += [f"async def opening() -> Async{returns}:", f"    return {result}", "return Opening(opening)"]
         return lines
     return [signature(function, twin(returns, seen), seen, "async def"), doc, f"return {result}"]
+
+
+def plan(function: Callable[..., Any]) -> str | None:
+    """Return X of a method that is only ``return self._run(X)``, for the async handle; None for other methods.
+
+    The portal runs what was planned together with the writes of other tasks.
+    """
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    called = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "self._run"]
+    if not called:
+        return None
+    assert isinstance(tree, ast.FunctionDef)
+    last = tree.body[-1]
+    if len(tree.body) != 2 or not isinstance(last, ast.Return) or last.value is not called[0]:
+        raise Unknown(f"{function.__qualname__} uses _run, and does more than that")
+    return re.sub(r"\bself\b", "self._sync", ast.unparse(called[0].args[0]))
 
 
 def _doc(function: Callable[..., Any]) -> str:
@@ -356,6 +381,8 @@ def _special(name: str, cls: type) -> list[list[str]]:
     if name == "Store":
         return [*found, [*enter, "return self"], [leave, "await self.close()"]]
     left = "CancelledError, CancelledError(), None"  # how a task that is cancelled while entering leaves again
+    if name == "Session":  # waiting for its holder takes a thread of its own, as in ``session``
+        enter += ["if self._sync._must_wait:", "    await self._portal.wait(self._sync._take_ahead)"]
     enter += [f"await self._portal.enter(self._sync.__enter__, lambda made: made.__exit__({left}))", "return self"]
     return [*found, enter, [leave, "await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))"]]
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         AsyncAgent,
         AsyncAgentState,
         AsyncAttachment,
+        AsyncDocuments,
         AsyncRewind,
         AsyncSession,
         AsyncSessionState,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from .client.agent import Agent
     from .client.attachments import Attachment
     from .client.copying import copy
+    from .client.documents import Documents
     from .client.open import migrate, salvage
     from .client.open import open_store as open
     from .client.reading import Turn
@@ -68,10 +70,12 @@ if TYPE_CHECKING:
     from .model.checkpoint import Checkpoint
     from .model.comparison import Comparison, Side
     from .model.copied import Amounts, Copied, Copying
+    from .model.document import Document
     from .model.entry import Entry
     from .model.exchange import Exported, Loaded
     from .model.feed import Change
     from .model.files import Diff, FileChange, FileDiff, FileState
+    from .model.items import Custom, Native, Written
     from .model.message import Message
     from .model.operation import Operation
     from .model.page import Page
@@ -79,6 +83,7 @@ if TYPE_CHECKING:
     from .model.report import Problem, Repaired, Report
     from .model.scan import Scan, ScanChange
     from .model.session import Head, Stats, StoreStats
+    from .model.spending import Spent
     from .model.subagents import Sent, Spawned, Tree
     from .model.tools import ToolCall, ToolResult
     from .model.usage import Usage
@@ -99,6 +104,7 @@ __all__ = [
     "AsyncAgent",
     "AsyncAgentState",
     "AsyncAttachment",
+    "AsyncDocuments",
     "AsyncReader",
     "AsyncRewind",
     "AsyncSession",
@@ -123,7 +129,10 @@ __all__ = [
     "Copied",
     "Copying",
     "Corrupt",
+    "Custom",
     "Diff",
+    "Document",
+    "Documents",
     "Entry",
     "Error",
     "Exported",
@@ -137,6 +146,7 @@ __all__ = [
     "LeaseLost",
     "Loaded",
     "Message",
+    "Native",
     "NotFound",
     "Note",
     "Operation",
@@ -159,6 +169,7 @@ __all__ = [
     "Stats",
     "StorageFull",
     "Store",
+    "Spent",
     "StoreStats",
     "Stream",
     "Task",
@@ -170,6 +181,7 @@ __all__ = [
     "Unsupported",
     "Usage",
     "Workspace",
+    "Written",
     "__version__",
     "aopen",
     "copy",
@@ -186,6 +198,7 @@ _WHERE = {
     "client.agent": "Agent",
     "client.attachments": "Attachment",
     "client.copying": "copy",
+    "client.documents": "Documents",
     "client.open": "migrate salvage open",
     "client.reading": "Turn",
     "client.refs": "Resolved",
@@ -206,10 +219,12 @@ _WHERE = {
     "model.checkpoint": "Checkpoint",
     "model.comparison": "Comparison Side",
     "model.copied": "Amounts Copied Copying",
+    "model.document": "Document",
     "model.entry": "Entry",
     "model.exchange": "Exported Loaded",
     "model.feed": "Change",
     "model.files": "Diff FileChange FileDiff FileState",
+    "model.items": "Custom Native Written",
     "model.message": "Message",
     "model.operation": "Operation",
     "model.page": "Page",
@@ -217,6 +232,7 @@ _WHERE = {
     "model.report": "Problem Repaired Report",
     "model.scan": "Scan ScanChange",
     "model.session": "Head Stats StoreStats",
+    "model.spending": "Spent",
     "model.subagents": "Sent Spawned Tree",
     "model.tools": "ToolCall ToolResult",
     "model.usage": "Usage",
@@ -224,8 +240,8 @@ _WHERE = {
     "presence": "Holder",
     "prices": "priced",
     "storage.base": "Capabilities",
-    "aio": "AsyncAgent AsyncAgentState AsyncAttachment AsyncRewind AsyncSession AsyncSessionState AsyncStore"
-    " AsyncStream AsyncToolRun AsyncWorkspace aopen",
+    "aio": "AsyncAgent AsyncAgentState AsyncAttachment AsyncDocuments AsyncRewind AsyncSession AsyncSessionState"
+    " AsyncStore AsyncStream AsyncToolRun AsyncWorkspace aopen",
     "portal": "AsyncReader",
 }
 _RENAMED = {"open": "open_store"}

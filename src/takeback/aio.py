@@ -7,16 +7,16 @@ method runs in a thread of the portal and finishes even when the task that await
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from os import PathLike
 from types import TracebackType
 from typing import Any, BinaryIO, Literal, Unpack, overload
 
 from .client.agent import Agent
-from .client.appending import Said
-from .client.attachments import Attachment
+from .client.attachments import Attachable, Attachment
+from .client.documents import Documents
 from .client.open import LOCK_TIMEOUT, open_store
 from .client.points import Point
 from .client.reading import Turn
@@ -38,10 +38,12 @@ from .model.capture import Capture
 from .model.checkpoint import Checkpoint
 from .model.comparison import Comparison
 from .model.copied import Copying
+from .model.document import Document, Namespace
 from .model.entry import Entry
 from .model.exchange import Exported, Loaded
 from .model.feed import Change
 from .model.files import Diff, FileChange, FileDiff, FileState
+from .model.items import Custom, Written
 from .model.message import Message
 from .model.operation import Operation
 from .model.page import Page
@@ -49,6 +51,7 @@ from .model.purge import Pruned, Purged
 from .model.report import Repaired, Report
 from .model.scan import Scan
 from .model.session import Head, Stats, StoreStats
+from .model.spending import Spent
 from .model.subagents import Sent, Spawned, Tree
 from .model.tools import ToolCall
 from .model.work import Compaction, FileTouched, Note, Task
@@ -574,6 +577,24 @@ class AsyncStore:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""
         return AsyncWorkspace(self._portal, self._sync.workspace(path))
 
+    def docs(self, namespace: str | Sequence[str]) -> AsyncDocuments:
+        """Return the documents of a namespace: a string, or several as a tuple or list.
+
+        They belong to the scope, not to a session: a rewind leaves them alone. Only the current version is kept.
+        """
+        return AsyncDocuments(self._portal, self._sync.docs(namespace))
+
+    async def put_content(self, data: bytes) -> str:
+        """Store bytes once per scope and return their SHA-256, by which entries can link them.
+
+        ``prune`` erases content that nothing links; storing it, or storing it again, spares it for ``spare_seconds``.
+        """
+        return await self._portal.run(lambda: self._sync.put_content(data))
+
+    async def get_content(self, hash: str) -> bytes:
+        """Return content by its hash; raises ``NotFound`` if this scope does not have it."""
+        return await self._portal.run(lambda: self._sync.get_content(hash))
+
     def events(self, after: str | None = None) -> AsyncIterator[Change]:
         """Yield every change after a cursor up to now, in commit order."""
         return self._portal.iterate(lambda: self._sync.events(after))
@@ -585,6 +606,43 @@ class AsyncStore:
         otherwise it polls.
         """
         return self._portal.follow(lambda stopped: self._sync._follow(after, stopped))
+
+    async def find_entries(
+        self, id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[tuple[AsyncSession, Message | Custom | Entry]]:
+        """List the entries of all sessions that were given this id, each with its session.
+
+        Several sessions may use one id, and the forks of a session have its entries, too. A page holds ``limit``
+        entries, each once per session that has it. Sessions in the trash are left out.
+        """
+        return (
+            lambda page: Page(
+                [(AsyncSession(self._portal, each[0]), each[1]) for each in page], page.cursor, page.damaged
+            )
+        )(await self._portal.run(lambda: self._sync.find_entries(id, limit=limit, cursor=cursor)))
+
+    async def spending(
+        self,
+        by: str = "model",
+        *,
+        session: AsyncSession | str | None = None,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        since: datetime | None = None,
+        time_zone: tzinfo | None = None,
+    ) -> list[Spent]:
+        """Count what was spent by ``model``, ``day``, ``agent`` or ``tool``: every entry of every branch once.
+
+        That is of one session, or of all that are not in the trash, archived ones included. Costs stored with the
+        messages count as they are; others are the list price of their model at the time, if ``takeback[prices]`` is
+        installed. ``unpriced`` of a result says what has no known cost. Days are those of UTC, or of ``time_zone``.
+        Everything that was said is read, in pages.
+        """
+        return await self._portal.run(
+            lambda: self._sync.spending(
+                by, session=unwrap(session), agent=agent, workspace=workspace, since=since, time_zone=time_zone
+            )
+        )
 
     async def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""
@@ -1072,6 +1130,31 @@ class AsyncSession:
         """Return a message on the path by its id, whether the caller's or the store's."""
         return await self._portal.run(lambda: self._sync.message(id))
 
+    async def custom(self, id: str) -> Custom:
+        """Return a custom entry on the path by its id."""
+        return await self._portal.run(lambda: self._sync.custom(id))
+
+    async def customs(
+        self,
+        kind: str | None = None,
+        *,
+        id_prefix: str | None = None,
+        newest: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+        all_branches: bool = False,
+    ) -> Page[Custom]:
+        """List custom entries of the path, oldest first, or newest first; only those of a kind if one is given.
+
+        ``id_prefix`` lists those whose ids begin with it. ``all_branches`` goes through the branches one after the
+        other, in the order they were opened. Pass the page's cursor to get the next page.
+        """
+        return await self._portal.run(
+            lambda: self._sync.customs(
+                kind, id_prefix=id_prefix, newest=newest, limit=limit, cursor=cursor, all_branches=all_branches
+            )
+        )
+
     def turns(self) -> AsyncIterator[Turn]:
         """Yield the turns of the path: each a user message and everything up to the next one."""
         return self._portal.iterate(lambda: self._sync.turns())
@@ -1399,40 +1482,134 @@ class AsyncSession:
         """Return what ``switch`` with ``files`` would do to the conversation and files; ``apply`` does it."""
         return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_switch(branch)))
 
-    async def user(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Append a user message; ``append`` describes durability and retries."""
-        return await self._portal.write(
-            self._sync._store._backend,
-            Session.user.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
-        )
+    async def user(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a user message; ``append`` describes durability and retries.
 
-    async def assistant(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Append an assistant message."""
-        return await self._portal.write(
-            self._sync._store._backend,
-            Session.assistant.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
-        )
-
-    async def system(self, content: Any, **fields: Unpack[Said]) -> Message:
-        """Append a system message."""
-        return await self._portal.write(
-            self._sync._store._backend,
-            Session.system.plan(self._sync, content, **{key: unwrap(value) for key, value in fields.items()}),
-        )
-
-    async def append(
-        self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
-    ) -> list[Message]:
-        """Append messages at the head, all or none; durable when this returns.
-
-        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI (both APIs), Gemini or
-        Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores
-        nothing. Raises ``Conflict`` if the session is not at ``expected_revision``.
+        Content is text or a list of parts. ``origin`` says who stands behind it: ``person``, ``harness`` or
+        ``notification``; only a person's message opens a turn. ``created_at`` is when it happened, if not now.
         """
         return await self._portal.write(
             self._sync._store._backend,
-            Session.append.plan(
-                self._sync, *items, expected_revision=expected_revision, idempotency_key=idempotency_key
+            self._sync._say(
+                "user",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
+            ),
+        )
+
+    async def assistant(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append an assistant message; takes what ``user`` takes."""
+        return await self._portal.write(
+            self._sync._store._backend,
+            self._sync._say(
+                "assistant",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
+            ),
+        )
+
+    async def system(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a system message; takes what ``user`` takes."""
+        return await self._portal.write(
+            self._sync._store._backend,
+            self._sync._say(
+                "system",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
+            ),
+        )
+
+    async def append(
+        self,
+        *items: Any,
+        existing: str = "error",
+        expected_revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[Any]:
+        """Append messages at the head, all or none; durable when this returns.
+
+        Takes our own messages, dicts, ``Native`` and ``Custom`` items, and SDK objects or whole responses from
+        Anthropic, OpenAI (both APIs), Gemini or Bedrock's Converse. A retry with the same ``idempotency_key`` and
+        content returns the first result and stores nothing. With ``existing="skip"``, items whose id is on any branch
+        of the session with equal content are passed over and returned as stored. Raises ``Conflict`` if the session is
+        not at ``expected_revision``.
+        """
+        return await self._portal.write(
+            self._sync._store._backend, self._sync._append(items, existing, expected_revision, idempotency_key)
+        )
+
+    async def write(
+        self,
+        *items: Any,
+        state: Mapping[str, Any] | None = None,
+        state_delete: Iterable[str] = (),
+        docs: Mapping[tuple[Any, str], Any] | None = None,
+        tasks: Iterable[Task | str] | None = None,
+        at: Point | None = None,
+        move: bool = True,
+        existing: str = "error",
+        expected_revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Written:
+        """Store items, changes of the session's state, tasks and documents in one step: all of it, or nothing.
+
+        Takes the items that ``append`` takes. ``docs`` maps (namespace, key) to a value; documents do not go back with
+        a rewind. ``at`` is where to write: the tip is a plain append, another point opens a branch there and moves the
+        head to it. With ``move=False`` the head stays; the tip of a branch that was left is continued. Files are never
+        touched. ``existing`` works as in ``append``.
+        """
+        return await self._portal.write(
+            self._sync._store._backend,
+            self._sync._write(
+                items, state, state_delete, docs, tasks, at, move, existing, expected_revision, idempotency_key
             ),
         )
 
@@ -1784,6 +1961,8 @@ class AsyncSession:
         return self._sync._repr_html_()
 
     async def __aenter__(self) -> AsyncSession:
+        if self._sync._must_wait:
+            await self._portal.wait(self._sync._take_ahead)
         await self._portal.enter(
             self._sync.__enter__, lambda made: made.__exit__(CancelledError, CancelledError(), None)
         )
@@ -2195,6 +2374,68 @@ class AsyncAttachment:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain values."""
         return self._sync.to_dict()
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._sync)[1:]}"
+
+
+class AsyncDocuments:
+    """The documents of one namespace; every method reads or writes the store."""
+
+    def __init__(self, portal: Portal, sync: Documents) -> None:
+        self._portal, self._sync = portal, sync
+
+    @property
+    def namespace(self) -> Namespace:
+        """The namespace: a string, or a tuple if it has several parts."""
+        return self._sync.namespace
+
+    async def get(self, key: str) -> Document:
+        """Return a document; raises ``NotFound`` if it is absent or has expired."""
+        return await self._portal.run(lambda: self._sync.get(key))
+
+    async def find(self, key: str) -> Document | None:
+        """Return a document, or None if it is absent or has expired."""
+        return await self._portal.run(lambda: self._sync.find(key))
+
+    async def put(
+        self,
+        key: str,
+        value: Any,
+        *,
+        expected_version: int | None = None,
+        ttl: float | timedelta | None = None,
+        idempotency_key: str | None = None,
+    ) -> Document:
+        """Store a value, bytes or plain data, as the next version of a document; durable when this returns.
+
+        Raises ``Conflict`` unless the document is at ``expected_version``; 0 means that it must not exist. With ``ttl``
+        it reads as absent after so many seconds; without one it stays, even if the version before it had one.
+        """
+        return await self._portal.run(
+            lambda: self._sync.put(
+                key, value, expected_version=expected_version, ttl=ttl, idempotency_key=idempotency_key
+            )
+        )
+
+    async def delete(
+        self, key: str, *, expected_version: int | None = None, idempotency_key: str | None = None
+    ) -> bool:
+        """Delete a document and return whether there was one; ``expected_version`` works as in ``put``.
+
+        Its versions go on where they were if it is put again.
+        """
+        return await self._portal.run(
+            lambda: self._sync.delete(key, expected_version=expected_version, idempotency_key=idempotency_key)
+        )
+
+    async def list(self, prefix: str = "", *, limit: int = 100, cursor: str | None = None) -> Page[Document]:
+        """List the documents whose keys begin with a prefix, ordered by key; pass the page's cursor to go on.
+
+        A page may hold fewer than ``limit`` if their values are large; only a cursor of None is the end. The page's
+        ``damaged`` names documents that cannot be read.
+        """
+        return await self._portal.run(lambda: self._sync.list(prefix, limit=limit, cursor=cursor))
 
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"

@@ -81,7 +81,7 @@ def test_what_was_rolled_back_is_forgotten(traced: tuple[Store, list[str]]) -> N
     session.user("first")
 
     def fails(tx: Any) -> None:
-        session.append.plan(session, {"role": "user", "content": "lost"}).run(tx)  # type: ignore[attr-defined]
+        session._append(({"role": "user", "content": "lost"},), None, None).run(tx)
         raise Conflict("planted")
 
     with pytest.raises(Conflict, match="planted"):

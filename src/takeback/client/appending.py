@@ -7,81 +7,164 @@ our form or a provider's: then its own JSON is kept verbatim next to a small nor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from .. import providers as forms
 from ..errors import Invalid
 from ..files import contents
+from ..model import items as items_
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message
 from ..model.operation import Operation
-from ..model.usage import Usage
 from ..model.work import Compaction
-from ..ops import append_statement, calls, entries, moves, work
+from ..ops import append_statement, calls, customs, entries, moves, work
 from ..ops.sessions import SessionRow
-from . import arguments, attachments, points
+from . import arguments, points, writes
+from . import drafts as drafts_
 from .attachments import Attachable
 from .background import Held
-from .handle import Write, writing
-from .reading import Reading, make_messages
+from .handle import Write
+from .reading import Reading, as_message, make_messages
 from .running import Running
 
 if TYPE_CHECKING:
+    from ..model.items import Custom, Written
+    from ..model.work import Task
+    from ..tables.entries import EntryRow
     from .points import Point
 
-_KNOWN = frozenset(messages_.Body.__struct_fields__)
-_LIMIT_TITLE = 50
+# What ``user``, ``assistant`` and ``system`` take besides the content, and how that looks if nothing was given.
+_FIELDS = ("id", "usage", "model", "duration", "attachments", "parent_id", "metadata", "origin", "created_at", "raw")
+_NOTHING = (None, None, None, None, (), None, None, None, None, None)
 _LATE = 16  # after a collision, this many appends do not assume to be the only writer
-
-
-class Said(TypedDict, total=False):
-    """What ``user``, ``assistant`` and ``system`` take besides the content."""
-
-    id: str | None
-    usage: Any
-    model: str | None
-    duration: float | None
-    attachments: Iterable[Attachable]
-    parent_id: str | None
-    metadata: Mapping[str, Any] | None
-    raw: bytes | None
-    idempotency_key: str | None
 
 
 class Speaking(Running, Reading):
     """The part of a session that appends messages."""
 
-    @writing
-    def user(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
-        """Append a user message; ``append`` describes durability and retries."""
-        return self._say("user", content, fields)
+    def user(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a user message; ``append`` describes durability and retries.
 
-    @writing
-    def assistant(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
-        """Append an assistant message."""
-        return self._say("assistant", content, fields)
+        Content is text or a list of parts. ``origin`` says who stands behind it: ``person``, ``harness`` or
+        ``notification``; only a person's message opens a turn. ``created_at`` is when it happened, if not now.
+        """
+        return self._run(
+            self._say(
+                "user",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
+            )
+        )
 
-    @writing
-    def system(self, content: Any, **fields: Unpack[Said]) -> Write[Message]:
-        """Append a system message."""
-        return self._say("system", content, fields)
+    def assistant(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append an assistant message; takes what ``user`` takes."""
+        return self._run(
+            self._say(
+                "assistant",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
+            )
+        )
 
-    @writing
+    def system(
+        self,
+        content: Any,
+        *,
+        id: str | None = None,
+        usage: Any = None,
+        model: str | None = None,
+        duration: float | None = None,
+        attachments: Iterable[Attachable] = (),
+        parent_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        origin: str | None = None,
+        created_at: datetime | None = None,
+        raw: bytes | None = None,
+        idempotency_key: str | None = None,
+    ) -> Message:
+        """Append a system message; takes what ``user`` takes."""
+        return self._run(
+            self._say(
+                "system",
+                content,
+                (id, usage, model, duration, attachments, parent_id, metadata, origin, created_at, raw),
+                idempotency_key,
+            )
+        )
+
     def append(
-        self, *items: Any, expected_revision: int | None = None, idempotency_key: str | None = None
-    ) -> Write[list[Message]]:
+        self,
+        *items: Any,
+        existing: str = "error",
+        expected_revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[Any]:
         """Append messages at the head, all or none; durable when this returns.
 
-        Takes our own messages, dicts, and SDK objects or whole responses from Anthropic, OpenAI (both APIs), Gemini or
-        Bedrock's Converse. A retry with the same ``idempotency_key`` and content returns the first result and stores
-        nothing. Raises ``Conflict`` if the session is not at ``expected_revision``.
+        Takes our own messages, dicts, ``Native`` and ``Custom`` items, and SDK objects or whole responses from
+        Anthropic, OpenAI (both APIs), Gemini or Bedrock's Converse. A retry with the same ``idempotency_key`` and
+        content returns the first result and stores nothing. With ``existing="skip"``, items whose id is on any branch
+        of the session with equal content are passed over and returned as stored. Raises ``Conflict`` if the session is
+        not at ``expected_revision``.
         """
-        if expected_revision is not None:
-            arguments.whole(expected_revision, what="expected_revision")
-        return MessagesWrite(self, items, expected_revision, idempotency_key)
+        return self._run(self._append(items, existing, expected_revision, idempotency_key))
+
+    def write(
+        self,
+        *items: Any,
+        state: Mapping[str, Any] | None = None,
+        state_delete: Iterable[str] = (),
+        docs: Mapping[tuple[Any, str], Any] | None = None,
+        tasks: Iterable[Task | str] | None = None,
+        at: Point | None = None,
+        move: bool = True,
+        existing: str = "error",
+        expected_revision: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> Written:
+        """Store items, changes of the session's state, tasks and documents in one step: all of it, or nothing.
+
+        Takes the items that ``append`` takes. ``docs`` maps (namespace, key) to a value; documents do not go back with
+        a rewind. ``at`` is where to write: the tip is a plain append, another point opens a branch there and moves the
+        head to it. With ``move=False`` the head stays; the tip of a branch that was left is continued. Files are never
+        touched. ``existing`` works as in ``append``.
+        """
+        return self._run(
+            self._write(items, state, state_delete, docs, tasks, at, move, existing, expected_revision, idempotency_key)
+        )
 
     def replace_tail(
         self, from_seq: int, messages: Iterable[Any], expected_revision: int, *, idempotency_key: str | None = None
@@ -93,7 +176,7 @@ class Speaking(Running, Reading):
         arguments.whole(from_seq, what="from_seq", low=1)
         arguments.whole(expected_revision, what="expected_revision")
         key = arguments.optional_name(idempotency_key, what="idempotency_key")
-        drafts = self._drafts(arguments.many(messages, what="messages"))
+        drafts = drafts_.drafts(self._store, arguments.many(messages, what="messages"))
         now_ms = self._store._clock.now_ms()
         self._spill(drafts)
         done, operation, stored = self._do(
@@ -157,17 +240,50 @@ class Speaking(Running, Reading):
 
     # ------------------------------------------------------------------ how it is done
 
-    def _say(self, role: str, content: Any, fields: Said) -> Write[Message]:
+    def _say(self, role: str, content: Any, fields: tuple[Any, ...], key: str | None) -> Write[Message]:
         if not isinstance(content, str):
-            content = _parts(content)
-        if not fields:
-            return MessageWrite(self, (_Said(role=role, content=content),))
-        unknown = fields.keys() - Said.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"a message has no field {sorted(unknown)[0]!r}; put your own data into metadata")
-        said: dict[str, Any] = {"role": role, "content": content, **fields}
-        key = said.pop("idempotency_key", None)
-        return MessageWrite(self, (_Said(said),), None, key)
+            content = drafts_.parts(content)
+        said = drafts_.Said(role=role, content=content)
+        if fields != _NOTHING:
+            given = zip(_FIELDS, fields, _NOTHING, strict=True)
+            said.update([(name, value) for name, value, default in given if value is not default])
+        return MessageWrite(self, (said,), None, key)
+
+    def _append(
+        self, items: Sequence[Any], existing: str, expected_revision: int | None, key: str | None
+    ) -> Write[list[Any]]:
+        if expected_revision is not None:
+            arguments.whole(expected_revision, what="expected_revision")
+        if existing == "error":
+            return MessagesWrite(self, items, expected_revision, key)
+        return writes.ItemsWrite(self, items, existing=existing, expected_revision=expected_revision, key=key)
+
+    def _write(
+        self,
+        items: Sequence[Any],
+        state: Mapping[str, Any] | None,
+        state_delete: Iterable[str],
+        docs: Mapping[tuple[Any, str], Any] | None,
+        tasks: Iterable[Task | str] | None,
+        at: Point | None,
+        move: bool,
+        existing: str,
+        expected_revision: int | None,
+        key: str | None,
+    ) -> Write[Written]:
+        return writes.SessionWrite(
+            self,
+            items,
+            state=state,
+            state_delete=state_delete,
+            docs=docs,
+            tasks=tasks,
+            at=at,
+            move=move,
+            existing=existing,
+            expected_revision=expected_revision,
+            key=key,
+        )
 
     def _spill(self, drafts: list[Draft]) -> None:
         store = self._store
@@ -182,7 +298,7 @@ class Speaking(Running, Reading):
         now_ms: int,
         seen: SessionRow | None = None,
         held: Held | None = None,
-    ) -> list[Message]:
+    ) -> list[Any]:
         """Take over the result of an append and return its messages.
 
         ``seen`` is the session's row from before it, ``held`` the lease under which it was written.
@@ -198,102 +314,14 @@ class Speaking(Running, Reading):
         if done.late:
             self._late = _LATE
         if done.repeated:
-            branch = done.repeated[0].branch
-            return make_messages(True, self._store._attachment)({branch: done.uid}, list(done.repeated))
+            return [self._as_item(done.uid, row) for row in done.repeated]
         return _appended(done, drafts, now_ms, self._store._attachment)
 
-    def _drafts(self, items: Iterable[Any]) -> list[Draft]:
-        found = list[Draft]()
-        for item in items:
-            kind = type(item)
-            if (
-                (kind is dict or kind is _Said)
-                and len(item) == 2
-                and "role" in item
-                and type(item.get("content")) is str
-            ):
-                found.append(messages_.text_draft(item))
-            elif kind is dict:
-                found += self._recognised(item)
-            elif kind is _Said:
-                found.append(self._said_draft(item))
-            elif isinstance(item, list | tuple | str | bytes):
-                raise Invalid(f"append takes messages as arguments, not one {type(item).__name__}: append(*messages)")
-            elif isinstance(item, Message):
-                found.append(self._copied(item))
-            else:
-                found += self._recognised(item)
-        return found
-
-    def _recognised(self, item: Any) -> list[Draft]:
-        """Turn a message in any form into drafts; its ``metadata`` is ours, since no provider has that field."""
-        bare, metadata = item, None
-        if isinstance(item, dict) and "role" in item and isinstance(item.get("metadata"), Mapping):
-            metadata = arguments.mapping(item["metadata"], what="metadata")
-            bare = {key: value for key, value in item.items() if key != "metadata"}
-        return [messages_.given_draft(given, metadata) for given in forms.recognise(bare)] or [self._draft(item)]
-
-    def _said_draft(self, said: dict[str, Any]) -> Draft:
-        """Turn a message of ours into a draft; parts in a provider's form stay as they are, next to our fields."""
-        given = [] if isinstance(said["content"], str) else forms.recognise({k: said[k] for k in ("role", "content")})
-        if not given or said.get("raw") is not None:  # a caller's own raw bytes need not contain the content
-            return self._draft(said)
-        body = {key: value for key, value in said.items() if value is not None and key != "content"}
-        body["role"] = given[0].role
-        usage = self._tidy(body) if len(body) > 1 else None
-        body["form"] = given[0].form
-        return messages_.draft(body, raw=messages_.encode_raw(given[0].value), usage=usage, given=given[0])
-
-    def _draft(self, item: Any) -> Draft:
-        """Turn a message as callers write it into a draft; unknown fields go into ``extra``."""
-        if not isinstance(item, Mapping):
-            item = forms.plain(item)
-            if not isinstance(item, Mapping):
-                raise Invalid(
-                    f"a message must be a dict with role and content, or an SDK object, not {type(item).__name__}"
-                )
-        body = {key: value for key, value in item.items() if value is not None or key == "content" or key not in _KNOWN}
-        raw = body.pop("raw", None)
-        body.setdefault("content", "")
-        usage = self._tidy(body) if len(body) > 2 else None
-        return messages_.draft(body, raw=raw, usage=usage)
-
-    def _copied(self, message: Message) -> Draft:
-        """Copy a message of any session into a draft; it gets a new id, and its attachments come along."""
-        left = ("id", "parent_id", "tool_name", "answers", "attachments")
-        body = {key: value for key, value in msgspec.to_builtins(message.body).items() if key not in left}
-        if message.body.attachments:
-            body["attachments"] = [attachments.store(self._store, each) for each in message.attachments]
-        if message.body.form is None:
-            body["content"] = message.body.content
-            return messages_.draft(body, raw=message.raw, usage=message.usage)
-        calls, results = message.tool_calls, message.tool_results
-        is_turn = message.role == "user"
-        given = forms.Given(message.body.form, message.role, {}, calls=calls, results=results, is_turn=is_turn)
-        return messages_.draft(body, raw=message.raw, usage=message.usage, given=given)
-
-    def _tidy(self, body: dict[str, Any]) -> Usage | None:
-        """Convert the rarer fields into their stored form and return the usage."""
-        usage = None
-        if "usage" in body:
-            usage = Usage.of(body["usage"])
-            body["usage"] = msgspec.to_builtins(usage)
-        for name in ("metadata", "extra"):
-            if name in body:
-                if not isinstance(body[name], Mapping):
-                    raise Invalid(f"{name} must be a dict, not {type(body[name]).__name__}")
-                body[name] = dict(body[name])
-        if "attachments" in body:
-            wanted = arguments.many(body.pop("attachments"), what="attachments")
-            stored = [attachments.store(self._store, given) for given in wanted]
-            body.update({"attachments": stored} if stored else {})
-        messages_.tool_parts(body)
-        for derived in ("form", "answers"):
-            body.pop(derived, None)
-        if not body.keys() <= _KNOWN:
-            unknown = {key: body.pop(key) for key in [*body] if key not in _KNOWN}
-            body["extra"] = {**body.get("extra", {}), **unknown}
-        return usage
+    def _as_item(self, uid: str, row: EntryRow) -> Message | Custom:
+        """Return a stored entry as the message or the custom entry that it is."""
+        if row.kind in messages_.MESSAGE_KINDS:
+            return as_message(uid, row, self._store._attachment)
+        return customs.as_value(uid, row)
 
 
 class MessagesWrite(append_statement.Append):
@@ -309,9 +337,8 @@ class MessagesWrite(append_statement.Append):
     ) -> None:
         key = None if key is None else arguments.name(key, what="idempotency_key")
         seen, held, waiting = handle._seen, handle._held, handle._waiting
-        attaches = [item for item in items if _attaches(item)]
-        drafts = [] if attaches else handle._drafts(items)
-        store = handle._store
+        attaches, store = [item for item in items if drafts_.attaches(item)], handle._store
+        drafts = [] if attaches else drafts_.drafts(store, items)
         super().__init__(
             store.scope,
             seen,
@@ -333,7 +360,7 @@ class MessagesWrite(append_statement.Append):
     def prepare(self) -> None:
         """Do what comes before the transaction."""
         handle, self.unprepared = self._handle, False
-        drafts = handle._drafts(self._items) if self._items else [*self.drafts]
+        drafts = drafts_.drafts(handle._store, self._items) if self._items else [*self.drafts]
         handle._spill(drafts)
         self.drafts = drafts
         if self._scans:
@@ -359,34 +386,19 @@ class MessageWrite(MessagesWrite):
         return super().finish(done)[0]
 
 
-class _Said(dict[str, Any]):
-    """A message as ``user``, ``assistant`` and ``system`` take it: content, and our own fields."""
-
-
-def _parts(content: Any) -> list[Any]:
-    """Check content that is not text: a list of parts, or one part."""
-    if isinstance(content, Mapping):
-        return [forms.plain(content)]
-    if isinstance(content, list | tuple):
-        return [forms.plain(part) for part in content]
-    raise Invalid(
-        f"content must be text or a list of parts, not {type(content).__name__}; append takes a whole SDK message"
-    )
-
-
-def _attaches(item: Any) -> bool:
-    if isinstance(item, Message):
-        return bool(item.body.attachments)
-    return (type(item) is dict or isinstance(item, Mapping)) and bool(item.get("attachments"))
-
-
 def _appended(
     done: entries.Appended, drafts: Sequence[Draft], now_ms: int, reader: Callable[[dict[str, Any]], Any]
-) -> list[Message]:
-    """Return the messages that were just stored, without reading them back."""
-    turn, seq, found = done.session.turns, done.last, []
+) -> list[Any]:
+    """Return the messages and custom entries that were just stored, without reading them back."""
+    turn, seq, found = done.session.turns, done.last, list[Any]()
     for draft in reversed(drafts):
-        found.append(Message(done.uid, seq, turn, now_ms, draft.body, draft.raw, None, reader))
+        at_ms = now_ms if draft.at_ms is None else draft.at_ms
+        if draft.kind in messages_.MESSAGE_KINDS:
+            late_ms = now_ms - at_ms
+            found.append(Message(done.uid, seq, turn, at_ms, draft.body, draft.raw, None, reader, late_ms))
+        else:
+            times = at_ms, now_ms
+            found.append(items_.as_custom(done.uid, (seq, turn), draft.kind, draft.mid, draft.body, times))
         turn -= draft.adds[1]
         seq -= 1
     found.reverse()

@@ -21,7 +21,6 @@ from . import arguments
 if TYPE_CHECKING:
     from .store import Store
 
-Attachable: TypeAlias = "bytes | bytearray | str | os.PathLike[str] | IO[bytes] | Mapping[str, Any] | Attachment"
 TYPES = ("image", "audio", "video", "file", "code")
 _CODE = frozenset({"application/json", "application/javascript", "application/x-sh", "text/javascript"})
 _PIECE = 1 << 20
@@ -73,6 +72,10 @@ class Attachment:
     def __repr__(self) -> str:
         size = self.url if self.size is None else f"{self.size:,} B"
         return f"<Attachment {' '.join(filter(None, (self.type, self.name, size)))}>"
+
+
+# Evaluated here, so that ``typing.get_type_hints`` works on the methods that take it.
+Attachable: TypeAlias = bytes | bytearray | str | os.PathLike[str] | IO[bytes] | Mapping[str, Any] | Attachment
 
 
 class _Stored(io.RawIOBase):

@@ -21,7 +21,7 @@ from .reading import Make, Reading
 if TYPE_CHECKING:
     from ..context.tokens import Count
     from ..context.value import Context
-    from ..model.document import About
+    from ..model.about import About
     from .points import Point
 
 
@@ -116,7 +116,17 @@ def _make_sources(reader: Callable[[dict[str, Any]], Any]) -> Make[Message | Ent
 
     def make(uids: dict[int, str], rows: list[EntryRow]) -> list[Message | Entry]:
         return [  # inlined instead of ``as_message``, as where messages are read
-            Message(uids[(key := row.key) >> 32], key & mask, row.turns, row.at_ms, row.body, row.raw, None, reader)
+            Message(
+                uids[(key := row.key) >> 32],
+                key & mask,
+                row.turns,
+                row.at_ms,
+                row.body,
+                row.raw,
+                None,
+                reader,
+                row.rest,
+            )
             if is_message
             else log.as_entry(uids[row.branch], row)
             for row in rows

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from ..errors import LeaseLost
 from ..model.operation import Operation
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
-H = TypeVar("H", bound="Handle")
 _PLAIN = How()
 
 
@@ -44,33 +42,6 @@ class Write(Protocol[T_co]):
         """Turn the operation's result into the caller's."""
 
 
-if TYPE_CHECKING:
-
-    class writing(Generic[H, P, T]):
-        """A method that runs the ``Write`` it plans; ``plan`` returns the write without running it."""
-
-        plan: Callable[Concatenate[H, P], Write[T]]
-
-        def __init__(self, plan: Callable[Concatenate[H, P], Write[T]]) -> None: ...
-        @overload
-        def __get__(self, handle: None, owner: type[Any]) -> writing[H, P, T]: ...
-        @overload
-        def __get__(self, handle: H, owner: type[Any]) -> Callable[P, T]: ...
-        def __get__(self, handle: H | None, owner: type[Any]) -> writing[H, P, T] | Callable[P, T]: ...
-
-else:
-
-    def writing(plan):
-        """Make a method that returns a ``Write`` run it; ``plan`` returns the write without running it."""
-
-        @wraps(plan)
-        def run(self, *args, **kwargs):
-            return self._run(plan(self, *args, **kwargs))
-
-        run.plan = plan
-        return run
-
-
 class Handle(Fields):
     """A session of a store as last read, and the ways to write to it."""
 
@@ -85,6 +56,7 @@ class Handle(Fields):
         return self._store.scope, self.id
 
     def _run(self, write: Write[T]) -> T:
+        """Run a planned write; a method that is nothing but this call is batched with others in the async API."""
         if write.unprepared:
             write.prepare()
         return write.finish(self._store._backend.write(write.run))

@@ -7,17 +7,23 @@ from typing import Any
 from ..errors import Invalid
 from ..model.branch import Branch
 from ..model.checkpoint import Checkpoint
+from ..model.entry import Entry
+from ..model.items import Custom
 from ..model.message import Message
 from ..model.session import Head
 from ..ops.points import Target
 from . import arguments
 
-Point = int | str | Message | Checkpoint | Branch | Head
+Point = int | str | Message | Entry | Custom | Checkpoint | Branch | Head
 
 
 def target_of(point: Point) -> Target:
-    """Check a point: a checkpoint, its name or id, a message, a seq, a branch (its tip) or a head."""
-    if isinstance(point, Message):
+    """Check a point of any branch.
+
+    That is a message or another entry, a checkpoint or its name or id, a branch (its tip) or its name, a head, or a seq
+    of the path. A name that both a checkpoint and a branch have means the checkpoint.
+    """
+    if isinstance(point, Message | Entry | Custom):
         if not point.seq:
             raise Invalid("this message is still being written and has no position; wait until its stream is finished")
         return Target(point.seq, point.branch)

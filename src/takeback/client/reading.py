@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from ..errors import Corrupt, Invalid, NotFound
 from ..model.entry import Entry
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
+from ..model.page import Page
 from ..model.session import Stats
 from ..ops import branches as trees
 from ..ops import log, sessions
@@ -23,6 +24,7 @@ from .fields import Fields
 if TYPE_CHECKING:
     from ..model.branch import Branch
     from ..model.checkpoint import Checkpoint
+    from ..model.items import Custom
     from ..model.tools import ToolCall
     from ..ops.points import Target
     from ..tables.entries import EntryRow
@@ -104,6 +106,41 @@ class Reading(Fields):
         for message in make_messages(True, self._store._attachment)(*self._ask(log.message_rows, wanted)):
             return message
         raise NotFound(f"entry {wanted!r} is not a message")
+
+    def custom(self, id: str) -> Custom:
+        """Return a custom entry on the path by its id."""
+        from ..ops import customs
+
+        return self._ask(customs.get, arguments.name(id, what="id"))
+
+    def customs(
+        self,
+        kind: str | None = None,
+        *,
+        id_prefix: str | None = None,
+        newest: bool = False,
+        limit: int = 100,
+        cursor: str | None = None,
+        all_branches: bool = False,
+    ) -> Page[Custom]:
+        """List custom entries of the path, oldest first, or newest first; only those of a kind if one is given.
+
+        ``id_prefix`` lists those whose ids begin with it. ``all_branches`` goes through the branches one after the
+        other, in the order they were opened. Pass the page's cursor to get the next page.
+        """
+        from ..ops import customs
+
+        arguments.flag(newest, what="newest")
+        arguments.flag(all_branches, what="all_branches")
+        wanted = customs.Wanted(
+            arguments.optional_name(kind, what="kind"),
+            arguments.optional_name(id_prefix, what="id_prefix"),
+            newest,
+            arguments.whole(limit, what="limit", low=1, high=10_000),
+            arguments.optional_name(cursor, what="cursor"),
+            all_branches,
+        )
+        return Page(*self._ask(customs.page, wanted))
 
     def turns(self) -> Iterator[Turn]:
         """Yield the turns of the path: each a user message and everything up to the next one."""

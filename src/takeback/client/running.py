@@ -62,6 +62,14 @@ class Running(Handle):
         self._held.depth += 1
         return self
 
+    @property
+    def _must_wait(self) -> bool:
+        return self._wait > 0 and not self._holds()
+
+    def _take_ahead(self) -> None:
+        """Take the lease before entering, which then does not have to wait; dropping the handle releases it."""
+        self._take(self._wait, take_over=False)
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:

@@ -62,8 +62,8 @@ class State(ABC):
         return self._write({}, keys, expected_version, idempotency_key)
 
     def _write(self, put: dict[str, Any], drop: Iterable[str], expected: int | None, key: str | None) -> int:
-        for name in (*put, *drop):
-            arguments.name(name, what="state key", most=MAX_KEY)
+        checked_keys(dict.fromkeys(drop))
+        checked_keys(put)
         if expected is not None:
             arguments.whole(expected, what="expected_version", low=1)
         return self._change(put, tuple(drop), expected, arguments.optional_name(key, what="idempotency_key"))
@@ -75,6 +75,13 @@ class State(ABC):
     @abstractmethod
     def _change(self, put: dict[str, Any], drop: tuple[str, ...], expected: int | None, key: str | None) -> int:
         """Write a change and return the new version."""
+
+
+def checked_keys(values: dict[str, Any]) -> dict[str, Any]:
+    """Check the keys of a state."""
+    for name in values:
+        arguments.name(name, what="state key", most=MAX_KEY)
+    return values
 
 
 class SessionState(State):

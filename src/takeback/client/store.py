@@ -6,18 +6,21 @@ connections; nothing in one scope is ever visible from another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import Closed, Conflict, Invalid, Unsupported
-from ..files import timeline
+from ..files import contents, timeline
 from ..model import html
+from ..model.items import CUSTOM
+from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
 from ..model.page import Page
 from ..model.session import StoreStats
-from ..ops import feed, feed_reading, operations, scopes, stats, store_identity, sweep, undo
+from ..ops import documents, feed, feed_reading, operations, scopes, stats, store_identity, sweep, undo
 from ..storage.runner import ALONE, FREEING_ALONE
 from . import arguments
 from .session import Session
@@ -25,11 +28,17 @@ from .store_checkpoints import StoreCheckpoints
 
 if TYPE_CHECKING:
     from ..model.copied import Copying
+    from ..model.entry import Entry
     from ..model.exchange import Exported, Loaded
     from ..model.feed import Change
+    from ..model.items import Custom
+    from ..model.message import Message
     from ..model.purge import Pruned
     from ..model.report import Repaired, Report
+    from ..model.spending import Spent
+    from ..tables.entries import EntryRow
     from ..tables.files import WorkspaceRow
+    from .documents import Documents
     from .points import Point
     from .workspace import Workspace
 
@@ -115,13 +124,16 @@ class Store(StoreCheckpoints):
         if policy != "unreferenced":
             raise Invalid(f"policy must be 'unreferenced', not {policy!r}")
         arguments.flag(dry_run, what="dry_run")
-        before_ms = self._clock.now_ms() - round(arguments.seconds(spare_seconds, what="spare_seconds") * 1000)
-        found = self._read(sweep.sweep, self.scope, before_ms=before_ms, dry_run=True)
+        now_ms = self._clock.now_ms()
+        before_ms = now_ms - round(arguments.seconds(spare_seconds, what="spare_seconds") * 1000)
+        found = self._read(sweep.sweep, self.scope, before_ms=before_ms, now_ms=now_ms, dry_run=True)
         if dry_run:
             return found
         if found.blobs:
             self._keep_agents("Before pruning")
-        return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, dry_run=False)
+        while self._write_as(FREEING_ALONE, documents.clear_expired, self.scope, now_ms=now_ms):
+            pass
+        return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, now_ms=now_ms, dry_run=False)
 
     def undo(self, op: Operation | str | None = None, *, take_over: bool = False) -> Operation:
         """Undo the last operation made through this handle, or a given one.
@@ -170,6 +182,30 @@ class Store(StoreCheckpoints):
 
         return Workspace(self, path)
 
+    # ------------------------------------------------------------------ documents and contents
+
+    def docs(self, namespace: str | Sequence[str]) -> Documents:
+        """Return the documents of a namespace: a string, or several as a tuple or list.
+
+        They belong to the scope, not to a session: a rewind leaves them alone. Only the current version is kept.
+        """
+        from .documents import Documents
+
+        return Documents(self, namespace)
+
+    def put_content(self, data: bytes) -> str:
+        """Store bytes once per scope and return their SHA-256, by which entries can link them.
+
+        ``prune`` erases content that nothing links; storing it, or storing it again, spares it for ``spare_seconds``.
+        """
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise Invalid(f"content must be bytes, not {type(data).__name__}")
+        return contents.store_unlinked(self._runner, bytes(data))
+
+    def get_content(self, hash: str) -> bytes:
+        """Return content by its hash; raises ``NotFound`` if this scope does not have it."""
+        return contents.read_whole(self._runner, arguments.name(hash, what="hash"))
+
     # ------------------------------------------------------------------ the whole store
 
     def events(self, after: str | None = None) -> Iterator[Change]:
@@ -204,6 +240,61 @@ class Store(StoreCheckpoints):
 
     def _changes(self, after: str | None) -> tuple[list[Change], str | None]:
         return self._read(feed_reading.after, self.scope, cursor=after, limit=_FEED_PAGE)
+
+    def find_entries(
+        self, id: str, *, limit: int = 100, cursor: str | None = None
+    ) -> Page[tuple[Session, Message | Custom | Entry]]:
+        """List the entries of all sessions that were given this id, each with its session.
+
+        Several sessions may use one id, and the forks of a session have its entries, too. A page holds ``limit``
+        entries, each once per session that has it. Sessions in the trash are left out.
+        """
+        from ..ops import customs
+
+        wanted, after = arguments.name(id, what="id"), -1 if cursor is None else customs.parse_cursor(cursor)
+        arguments.whole(limit, what="limit", low=1, high=10_000)
+        found, last = self._read(customs.with_id, self.scope, wanted, after=after, limit=limit)
+        shown = [(self._session(*each.session), self._as_entry(each.uid, each.row)) for each in found]
+        return Page(shown, None if last is None else str(last))
+
+    def _as_entry(self, uid: str, row: EntryRow) -> Message | Custom | Entry:
+        """Return a stored entry as what it is."""
+        from ..ops import customs, log
+
+        if row.kind in MESSAGE_KINDS:
+            return log.as_message(uid, row, self._attachment)
+        return customs.as_value(uid, row) if row.kind.startswith(CUSTOM) else log.as_entry(uid, row)
+
+    def spending(
+        self,
+        by: str = "model",
+        *,
+        session: Session | str | None = None,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        since: datetime | None = None,
+        time_zone: tzinfo | None = None,
+    ) -> list[Spent]:
+        """Count what was spent by ``model``, ``day``, ``agent`` or ``tool``: every entry of every branch once.
+
+        That is of one session, or of all that are not in the trash, archived ones included. Costs stored with the
+        messages count as they are; others are the list price of their model at the time, if ``takeback[prices]`` is
+        installed. ``unpriced`` of a result says what has no known cost. Days are those of UTC, or of ``time_zone``.
+        Everything that was said is read, in pages.
+        """
+        from . import spending
+
+        if not isinstance(by, str) or by not in spending.WAYS:
+            raise Invalid(f"by must be 'model', 'day', 'agent' or 'tool', not {by!r:.40}")
+        if time_zone is not None and not isinstance(time_zone, tzinfo):
+            raise Invalid(f"time_zone must be a tzinfo, not {type(time_zone).__name__}")
+        if session is not None and not isinstance(session, Session):
+            session = self.get_session(session)
+        found = spending.Spending(by, time_zone or UTC, 0 if since is None else arguments.time_ms(since))
+        asked: dict[str, Any] = {"agent": agent, "workspace": workspace, "since": since, "archived": None}
+        for each in self.iter_sessions(**asked) if session is None else (session,):
+            found.add(each)
+        return found.found()
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""

@@ -145,7 +145,7 @@ class StoreSessions(StoreAgents):
         return self._fixed(arguments.name(agent, what="agent"), f"cron:{job}", "cron", wait)
 
     def directory_session(self, path: str | PathLike[str], *, agent: str = "main", wait: float = 0) -> Session:
-        """Return the session of a directory, creating it if it is new; the directory must exist then.
+        """Return the session of a directory, creating it if it is new; the directory must exist.
 
         Symbolic links lead to the same session, and a directory that was moved keeps its own. ``wait`` is how many
         seconds entering it waits for whoever runs it, before it raises ``Busy``.
@@ -154,8 +154,6 @@ class StoreSessions(StoreAgents):
         place, agent = identities.locate(arguments.workspace(path)), arguments.name(agent, what="agent")
         found = self._read(directory_sessions.find, self.scope, agent, place.path)
         if found is None or not directory_sessions.is_known(found[1], place.identity):
-            if found is None:
-                arguments.require_directory(place.path)
             before, now_ms = self._moved_from(agent, place), self._clock.now_ms()
             found = self._write(directory_sessions.create, self.scope, agent, *place, moved_from=before, now_ms=now_ms)
         return self._awaited(found, seconds)

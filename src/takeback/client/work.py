@@ -25,6 +25,7 @@ from ..model.work import Note, Task, require_status
 from ..ops import calls, streams, tool_runs, work
 from . import arguments, state, tools
 from . import arguments as checks  # where a tool's own arguments have that name
+from . import drafts as drafts_
 from .appending import Speaking
 from .streams import FLUSH_BYTES, FLUSH_SECONDS, Stream
 
@@ -49,7 +50,7 @@ class Working(Speaking):
 
     def set_tasks(self, tasks: Iterable[Task | str], *, idempotency_key: str | None = None) -> list[Task]:
         """Replace the list of tasks; strings become pending tasks."""
-        new = [_task(task) for task in arguments.many(tasks, what="tasks")]
+        new = checked_tasks(tasks)
         decide = work.set_tasks(new)
         self._change("tasks", decide, [msgspec.to_builtins(task) for task in new], idempotency_key)
         return self.tasks()
@@ -175,10 +176,10 @@ class Working(Speaking):
     def _final(self, message: Any, usage: Usage | None) -> list[Draft]:
         """Turn the provider's final message into drafts."""
         if usage is None:
-            return self._drafts([message])
+            return drafts_.drafts(self._store, [message])
         given = forms.recognise(message)
         if not given:
-            return self._drafts([{**forms.plain(message), "usage": usage}])
+            return drafts_.drafts(self._store, [{**forms.plain(message), "usage": usage}])
         return [messages_.given_draft(each) for each in (*given[:-1], given[-1]._replace(usage=usage))]
 
     # ------------------------------------------------------------------ tools
@@ -285,10 +286,16 @@ class Working(Speaking):
         self._spill(drafts)
 
         result = tool_runs.ToolOutcome(call_id, drafts, key, began, None if output is None else output._row)
-        done = self._shown(*self._do(tool_runs.finish, self._store.scope, self.id, result, now_ms=now_ms), now_ms)[0]
+        done = self._do(tool_runs.finish, self._store.scope, self.id, result, now_ms=now_ms)
+        shown: Message = self._shown(*done, now_ms)[0]
         if output is not None:
             output._dropped()
-        return done
+        return shown
+
+
+def checked_tasks(tasks: object) -> list[Task]:
+    """Check a list of tasks; strings become pending tasks."""
+    return [_task(task) for task in arguments.many(tasks, what="tasks")]
 
 
 def _task(task: Task | str | Mapping[str, Any]) -> Task:

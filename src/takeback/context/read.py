@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..errors import Corrupt, NotFound
+from ..model import pointer
 from ..model.entry import Entry
 from ..model.message import Body, Message, decode_raw
 from ..model.tools import ToolResult
@@ -160,6 +161,8 @@ def _given(message: Message, form: str, notes: Notes) -> Item | None:
         value = decode(message.raw or b"")  # which refuses what would have to be cleaned
     except UNREADABLE:
         value = _cleaned(decode_raw(message.raw or b""), notes, message.seq)
+    if message.body.pointer is not None:
+        value = pointer.resolve(value, message.body.pointer)
     if not isinstance(value, dict):
         notes.add("skipped a message that cannot be read", message.seq)
         return None
@@ -186,16 +189,16 @@ def _plainly(message: Message) -> Iterator[Part]:
 
 
 def _ours(message: Message, notes: Notes) -> Item | None:
-    body, seq = message.body, message.seq
+    body, seq, own = message.body, message.seq, message.content
     more = body.role == "tool" or body.tool_calls or body.tool_results or body.attachments
-    if type(body.content) is str and not more:  # the common case
-        return Item(body.role, (Text(_cleaned(body.content, notes, seq)),) if body.content else (), seq)
+    if type(own) is str and not more:  # the common case
+        return Item(body.role, (Text(_cleaned(own, notes, seq)),) if own else (), seq)
     if message.role == "tool" and not body.tool_results:
         notes.add("dropped a tool's message that names no call", seq)
         return None
     parts = list[Part]()
     if not body.tool_results or (message.role != "tool" and all("content" in each for each in body.tool_results)):
-        content = _cleaned(body.content, notes, seq)
+        content = _cleaned(own, notes, seq)
         parts += blocks(content if content is None or isinstance(content, str | list) else message.text, None)
     known = {part.id for part in parts if isinstance(part, Call)}
     for call in message.tool_calls:

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec.structs import force_setattr, replace
 
 from ..errors import Corrupt
+from ..model import pointer
 from ..model.entry import Entry
 from ..model.message import Body, Message
 from ..providers.glance import MESSAGE, Answer, Count, GlancedMessage, decode
@@ -140,6 +141,8 @@ class _Look:
                         bodies[source.data] = body
                     # This decoder refuses what would have to be cleaned, so nothing it returns needs cleaning.
                     value = decode(source.raw or b"") if body.form == form else None
+                    if body.pointer is not None:
+                        value = pointer.resolve(value, body.pointer)
                 except UNREADABLE:
                     body, value = _unreadable(source), None
             role, plain = body.role, body.status == "complete"
@@ -228,7 +231,7 @@ class _Look:
         return concerns and is_other(said_by, self._model)
 
     def _glance_at_ours(self, source: Message, body: Body) -> GlancedMessage | None:
-        text, role = body.content, body.role
+        text, role = source.content if body.content_at else body.content, body.role
         more = body.tool_calls or body.tool_results or body.attachments
         if type(text) is str and not more and role in ("user", "assistant"):  # the common case
             if not text or (self._rules.refuses_blank and text.isspace()) or clean(text) is not text:

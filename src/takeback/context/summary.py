@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model.document import Brief
+from ..model.about import Brief
 from ..model.message import Message
 from .lines import one_line
 from .read import spoken

@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..model import words
+from ..model.about import About as About
 from ..model.checkpoint import Checkpoint
-from ..model.document import About as About
 from ..model.entry import Entry
 from ..model.message import Message
 from ..model.tools import ToolCall, ToolResult

@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Corrupt, Error, NotFound
 from ..model.entry import Draft
 from ..ops import blobs
 from ..storage.runner import FREEING, Reads, Runner
 
-SPILL_BYTES = 64 << 10
+if TYPE_CHECKING:
+    from ..ops.documents import Prepared
+
+SPILL_BYTES = blobs.SPILL_BYTES
 
 
 def store(runner: Runner, data: bytes) -> str:
@@ -26,6 +29,19 @@ def store(runner: Runner, data: bytes) -> str:
         view = memoryview(data)
         store_stream(runner, (view[i : i + blobs.CHUNK] for i in range(0, len(data), blobs.CHUNK)))
     return content_hash
+
+
+def store_unlinked(runner: Runner, data: bytes) -> str:
+    """Keep content that nothing links yet and return its hash; from now on a prune spares it for a while."""
+    content_hash = blobs.hash_of(data)
+    if not runner.write(blobs.renew, runner.scope, content_hash, now_ms=runner.clock.now_ms()):
+        store(runner, data)
+    return content_hash
+
+
+def read_whole(runner: Reads[Any], content_hash: str) -> bytes:
+    """Read content into memory, a chunk per transaction."""
+    return b"".join(open_stream(runner, content_hash))
 
 
 def store_stream(runner: Runner, pieces: Iterable[bytes | memoryview]) -> str:
@@ -97,3 +113,8 @@ def spill(runner: Runner, draft: Draft) -> Draft:
         store(runner, part) if part is not None and len(part) > SPILL_BYTES else "" for part in (draft.body, draft.raw)
     ]
     return draft._replace(spill=",".join(parts)) if any(parts) else draft
+
+
+def spill_value(runner: Runner, value: Prepared) -> Prepared:
+    """Store a large value of a document as a blob ahead of the document itself."""
+    return value._replace(hash=store(runner, value.data)) if value.is_large else value

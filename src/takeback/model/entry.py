@@ -68,6 +68,7 @@ class Draft(NamedTuple):
     adds: Numbers = Numbers()
     spill: str | None = None
     more: More | None = None
+    at_ms: int | None = None  # when it happened, if not now
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -81,6 +82,7 @@ class Entry(msgspec.Struct, frozen=True):
     body: bytes | None
     raw: bytes | None = None
     mid: str | None = None
+    late_ms: int = 0
 
     @property
     def id(self) -> str:
@@ -89,8 +91,13 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def created_at(self) -> datetime:
-        """When it was appended, by the writer's clock."""
+        """When it happened: the time that the caller gave, else when it was stored."""
         return to_datetime(self.at_ms)
+
+    @property
+    def stored_at(self) -> datetime:
+        """When it was stored, by the writer's clock."""
+        return to_datetime(self.at_ms + self.late_ms)
 
     @property
     def redacted(self) -> bool:

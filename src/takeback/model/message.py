@@ -19,6 +19,7 @@ from ..clock import to_datetime
 from ..errors import Corrupt, Invalid
 from ..ids import entry_id
 from . import objects
+from . import pointer as pointers
 from .entry import Draft, More, Numbers
 from .tools import ToolCall, ToolResult
 from .usage import Usage
@@ -30,6 +31,8 @@ MESSAGE = "message"
 TOOL_MESSAGE = "tool"
 _json = msgspec.json.Encoder().encode
 MESSAGE_KINDS = frozenset({MESSAGE, TOOL_MESSAGE})
+PERSON = "person"
+ORIGINS = (PERSON, "harness", "notification")
 
 
 class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -51,6 +54,9 @@ class Body(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     tool_name: str | None = None
     answers: list[str] | None = None  # the calls that its results answer, where the provider's form does not say
     attachments: list[dict[str, Any]] | None = None
+    origin: str | None = None
+    pointer: str | None = None  # where in ``raw`` the object in the provider's form is
+    content_at: list[str] | None = None  # where in ``raw`` the content is, which is then not stored a second time
 
 
 class Speech(msgspec.Struct, frozen=True, gc=False):
@@ -59,6 +65,8 @@ class Speech(msgspec.Struct, frozen=True, gc=False):
     role: str
     content: Any = ""
     form: str | None = None
+    pointer: str | None = None
+    content_at: list[str] | None = None
 
 
 @cache
@@ -82,6 +90,7 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     raw: bytes | None = None
     _body: Body | Speech | None = None
     _reader: Callable[[dict[str, Any]], Any] | None = None
+    _rest: bytes | int = 0  # how long after it happened it was stored, in ms, or the packed record that begins with it
 
     @property
     def body(self) -> Body:
@@ -129,20 +138,24 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
     def content(self) -> Any:
         """The parts of the message as they were given, or its text."""
         said = self._body or self._look()
-        return said.content if said.form is None else _form(said.form).content(self._given())
+        if said.form is not None:
+            return _form(said.form).content(self.given())
+        return said.content if said.content_at is None else self._own(said)
 
     @property
     def text(self) -> str:
         """All its text as one string."""
         said = self._body or self._look()
-        return _text(said.content) if said.form is None else _form(said.form).text(self._given())
+        if said.form is not None:
+            return _form(said.form).text(self.given())
+        return _text(said.content if said.content_at is None else self._own(said))
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls that it announces; ``Session.tool_calls`` says what became of them."""
         body = self.body
         if body.form is not None:
-            found = _form(body.form).calls(self._given())
+            found = _form(body.form).calls(self.given())
             place: dict[str, Any] = {"seq": self.seq, "entry_id": entry_id(self.branch, self.seq)} if found else {}
             return tuple(msgspec.structs.replace(call, **place) for call in found)
         return tuple(
@@ -161,8 +174,9 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         """The tool results that it carries."""
         body = self.body
         if body.form is None:
-            return tuple(ToolResult(**{"content": body.content, **result}) for result in body.tool_results or ())
-        found = _form(body.form).results(self._given())
+            content = self._own(body) if body.tool_results else None
+            return tuple(ToolResult(**{"content": content, **result}) for result in body.tool_results or ())
+        found = _form(body.form).results(self.given())
         if body.answers is None:
             return found
         return tuple(msgspec.structs.replace(r, call_id=id) for r, id in zip(found, body.answers, strict=False))
@@ -177,8 +191,17 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         """The attachments, each with ``open()`` and ``read()``; those of an ``AsyncSession`` are awaited."""
         return tuple(self._reader(given) if self._reader else given for given in self.body.attachments or ())
 
-    def _given(self) -> dict[str, Any]:
+    def _own(self, said: Body | Speech) -> Any:
+        """Return the content of a message in our own form, which may be stored inside ``raw`` alone."""
+        if said.content_at is None:
+            return said.content
+        return pointers.joined(decode_raw(self.raw or b""), said.content_at)
+
+    def given(self) -> dict[str, Any]:
+        """Return the message as its provider has it, decoded from ``raw``; empty if there is no such object."""
         given = None if self.raw is None else decode_raw(self.raw)
+        place = (self._body or self._look()).pointer
+        given = given if place is None else pointers.resolve(given, place)
         return given if type(given) is dict else {}
 
     @property
@@ -217,9 +240,21 @@ class Message(msgspec.Struct, frozen=True, gc=False, eq=False):
         return self.body.extra or {}
 
     @property
+    def origin(self) -> str | None:
+        """Who stands behind a user message: ``person``, ``harness`` or ``notification``; None if nobody said."""
+        return self.body.origin
+
+    @property
     def created_at(self) -> datetime:
-        """When it was stored, by the writer's clock."""
+        """When it happened: the time that the caller gave, else when it was stored."""
         return to_datetime(self.at_ms)
+
+    @property
+    def stored_at(self) -> datetime:
+        """When it was stored, by the writer's clock."""
+        rest = self._rest
+        late_ms: int = rest if isinstance(rest, int) else msgspec.msgpack.decode(rest)[0]
+        return to_datetime(self.at_ms + late_ms)
 
     def _repr_html_(self) -> str:
         from . import html
@@ -277,18 +312,43 @@ def draft(
     if raw is not None and not isinstance(raw, bytes):
         raise Invalid(f"raw must be the provider's bytes, not {type(raw).__name__}")
     role, mid = codec.storable_text(body.get("role"), what="role"), body.get("id")
-    if mid is not None and not 0 < len(codec.storable_text(mid, what="message id")) <= _LONGEST_ID:
-        raise Invalid(f"a message id has 1 to {_LONGEST_ID} characters; leave it out to get one")
+    if mid is not None:
+        require_id(mid)
+    if raw is not None and given is None:
+        body = _said_once(body, raw)
     data = codec.encode(body)
     if len(body) > 2:
         _require_readable(data)
     kind = TOOL_MESSAGE if role == "tool" else MESSAGE
-    is_turn = role == "user" if given is None else given.is_turn
+    is_turn = (role == "user" if given is None else given.is_turn) and _is_asked(body.get("origin"))
     if given is None and (len(body) == 2 or body.keys().isdisjoint(_RARE)):
         return Draft(kind, data, raw, mid, _adds(is_turn, usage, body.get("duration")))
     calls, results = _tools(body, given)
     more = _more(body, calls, results)
     return Draft(kind, data, raw, mid, _adds(is_turn, usage, body.get("duration"), more, results), more=more)
+
+
+def require_id(mid: object) -> str:
+    """Check the id that a caller gave to an entry."""
+    if not 0 < len(found := codec.storable_text(mid, what="message id")) <= _LONGEST_ID:
+        raise Invalid(f"a message id has 1 to {_LONGEST_ID} characters; leave it out to get one")
+    return found
+
+
+def _is_asked(origin: object) -> bool:
+    """Whether a user message opens a turn: what a harness or a notification says in the user's place does not."""
+    if origin is not None and origin not in ORIGINS:
+        raise Invalid(f"origin must be one of {', '.join(ORIGINS)} or None, not {origin!r:.60}")
+    return origin in (None, PERSON)
+
+
+def _said_once(body: dict[str, Any], raw: bytes) -> dict[str, Any]:
+    """Leave out content that is in the caller's raw bytes as well."""
+    content = body.get("content")
+    places = pointers.locate(decode_raw(raw), content) if content else None
+    if places is None:
+        return body
+    return {**{name: value for name, value in body.items() if name != "content"}, "content_at": places}
 
 
 def text_draft(body: dict[str, Any]) -> Draft:
@@ -301,11 +361,11 @@ def text_draft(body: dict[str, Any]) -> Draft:
     return Draft(TOOL_MESSAGE if role == "tool" else MESSAGE, data, adds=_USER_TURN if role == "user" else _ONE_MESSAGE)
 
 
-def given_draft(given: Given, metadata: dict[str, Any] | None = None) -> Draft:
-    """Keep a provider's message verbatim, with what the log needs to know about it."""
+def given_draft(given: Given, ours: dict[str, Any] | None = None) -> Draft:
+    """Keep a provider's message verbatim, with what the log needs to know about it and our own fields of it."""
     raw = encode_raw(given.value)
-    if metadata:
-        body: dict[str, Any] = {"role": given.role, "form": given.form, "model": given.model, "metadata": metadata}
+    if ours:
+        body: dict[str, Any] = {"role": given.role, "form": given.form, "model": given.model, **ours}
         if given.usage is not None:
             body["usage"] = msgspec.to_builtins(given.usage)
         body = {name: value for name, value in body.items() if value is not None}

@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import Corrupt, NotFound
-from ..storage.base import Tx
+from ..storage.base import LOCK, Tx
 from ..tables import content
 
 if TYPE_CHECKING:
@@ -25,9 +25,11 @@ else:
     from backports import zstd
 
 CHUNK = 1 << 20  # bytes of content in one chunk
+SPILL_BYTES = 64 << 10  # anything longer is stored as a blob, not in the row that needs it
 _kept = threading.local()
 HAS = "SELECT 1 FROM blob WHERE scope = ? AND hash = ?"
-LINKED = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
+LINKED = """SELECT 1 FROM link WHERE scope = ? AND hash = ?
+UNION ALL SELECT 1 FROM document WHERE scope = ? AND hash = ? LIMIT 1"""
 NUMBER = "SELECT blob_id FROM blob WHERE scope = ? AND hash = ?"
 DROP_CHUNKS = "DELETE FROM chunk WHERE scope = ? AND blob_id = ?"
 
@@ -68,6 +70,11 @@ def exists(tx: Tx, scope: str, content_hash: str) -> bool:
 def all_exist(tx: Tx, scope: str, hashes: Iterable[str]) -> bool:
     """Whether the scope has all of these contents."""
     return all(exists(tx, scope, each) for each in hashes)
+
+
+def is_linked(tx: Tx, scope: str, content_hash: str) -> bool:
+    """Whether an entry or a document needs this content."""
+    return tx.one(LINKED, (scope, content_hash) * 2) is not None
 
 
 def put_many(tx: Tx, scope: str, contents: Iterable[Packed], *, now_ms: int) -> None:
@@ -112,6 +119,14 @@ def abandon(tx: Tx, scope: str, blob_id: int) -> None:
         _delete(tx, scope, blob_id)
 
 
+def renew(tx: Tx, scope: str, content_hash: str, *, now_ms: int) -> bool:
+    """Let content count as stored now, so that garbage collection spares it; return False if it is absent."""
+    found = content.BLOB.one(tx, f"WHERE scope = ? AND hash = ?{LOCK}", (scope, content_hash))
+    if found is not None:
+        content.BLOB.update(tx, found, found._replace(created_ms=max(now_ms, found.created_ms)))
+    return found is not None
+
+
 def drop(tx: Tx, scope: str, content_hash: str) -> int:
     """Erase content that nothing links; return 1 if it existed, else 0."""
     found = tx.one(NUMBER, (scope, content_hash))
@@ -135,7 +150,7 @@ def describe(tx: Tx, scope: str, content_hash: str) -> BlobRow:
     """Return the record of content; content lost to damage raises ``Corrupt``, unknown content ``NotFound``."""
     found = find(tx, scope, content_hash)
     if found is None:
-        if tx.one(LINKED, (scope, content_hash)) is not None:
+        if is_linked(tx, scope, content_hash):
             said = f"content {content_hash[:12]} is linked but missing: it was lost to damage"
             raise Corrupt(f"{said}. Restore a backup, or run verify", what=f"blob {content_hash}")
         raise NotFound(f"there is no content {content_hash[:12]} in this scope")

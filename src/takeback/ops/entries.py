@@ -115,7 +115,8 @@ def put(
     position, rank = feed.record(tx, session, "entries", branch=there.branch, first=first, last=last, now_ms=now_ms)
     if idempotency_key is not None:
         idempotency.keep_entries(tx, session, idempotency_key, there.branch, first, last, now_ms)
-    change: dict[str, Any] = {"revision": session.revision + 1, "updated": position, "updated_ms": now_ms, "rank": rank}
+    place = sessions.placed(session, position, rank, now_ms, happened_ms=_happened(drafts))
+    change: dict[str, Any] = {"revision": session.revision + 1, **place}
     session = sessions.store(tx, session, _insert(tx, there, drafts, now_ms, change))
     tx.keep(session.scope, session.id, session, rank)
     return Appended(session, session.uid, first, session.seq)
@@ -133,8 +134,19 @@ def put_late(
     position, rank = feed.record(
         tx, session, "entries", branch=branch.bid, first=end.seq + 1, last=after.seq, now_ms=now_ms
     )
-    session = sessions.write(tx, session, revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
+    place = sessions.placed(session, position, rank, now_ms, happened_ms=_happened(drafts))
+    session = sessions.write(tx, session, revision=session.revision + 1, **place)
     return Appended(session, branch.uid, end.seq + 1, after.seq)
+
+
+def _happened(drafts: Sequence[Draft]) -> int | None:
+    """Return when the last of some entries happened, unless one of them happens now.
+
+    State that is written with messages of the past goes with them.
+    """
+    times = [draft.at_ms for draft in drafts if draft.at_ms is not None or draft.kind not in STATE_KINDS]
+    known = [time for time in times if time is not None]
+    return max(known) if known and len(known) == len(times) else None
 
 
 def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
@@ -145,7 +157,7 @@ def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
     position, rank = feed.record(
         tx, session, "branch", branch=opened.branch, first=opened.seq, last=opened.seq, now_ms=now_ms
     )
-    opened = opened._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
+    opened = opened._replace(revision=session.revision + 1, **sessions.placed(session, position, rank, now_ms))
     return sessions.store(tx, session, opened)
 
 
@@ -196,13 +208,14 @@ def chained(
     totals = tuple.__new__(Numbers, (*map(add, numbers[:_SUMS], adds), *places))
     if max(totals) >= _LIMIT:
         raise Invalid("the totals of this session would pass 2^63")
-    salt = new_salt()
-    head = chain.header(session.uid, seq, draft.kind, now_ms, now_ms, totals)
+    salt, at_ms = new_salt(), now_ms if draft.at_ms is None else draft.at_ms
+    head = chain.header(session.uid, seq, draft.kind, at_ms, now_ms, totals)
     entry_hash = chain.entry_hash(session.hash, head, chain.body_hash(salt, draft.body, draft.raw))
     body, raw = (draft.body, draft.raw) if draft.spill is None else _kept(draft.body, draft.raw, draft.spill)
-    place, rest = (session.scope, key_of(session.branch, seq)), packed_chain(0, totals, calls, salt, entry_hash)
-    row = EntryRow(*place, draft.kind, now_ms, totals.turns, draft.mid, body, raw, draft.spill, rest)
-    message_ms = now_ms if totals.messages > numbers.messages else session.message_ms
+    rest = packed_chain(now_ms - at_ms, totals, calls, salt, entry_hash)
+    place = session.scope, key_of(session.branch, seq)
+    row = EntryRow(*place, draft.kind, at_ms, totals.turns, draft.mid, body, raw, draft.spill, rest)
+    message_ms = at_ms if totals.messages > numbers.messages else session.message_ms
     return row, session.advanced(totals, seq=seq, hash=entry_hash, calls=waiting, message_ms=message_ms, **change)
 
 
@@ -270,19 +283,19 @@ def _owners(tx: Tx, session: SessionRow) -> list[int]:
 def _same(stored: Sequence[EntryRow], drafts: Sequence[Draft]) -> bool:
     if len(stored) != len(drafts):
         return False
-    for row, new in zip(stored, drafts, strict=True):
-        if row.body is None:
-            continue  # redacted: nothing is left to compare
-        if row.kind in STATE_KINDS and row.kind == new.kind:
-            # A state entry depends on what it found, so a retry is the same request (``ask``), not the same body.
-            if codec.decode(row.body).get("ask") != codec.decode(new.body).get("ask"):
-                return False
-            continue
-        if row.kind != new.kind or row.raw != new.raw:
-            return False
-        if row.body != new.body and _said(row.body) != _said(new.body):
-            return False
-    return True
+    return all(is_same(row, new) for row, new in zip(stored, drafts, strict=True))
+
+
+def is_same(row: EntryRow, new: Draft) -> bool:
+    """Whether a stored entry has the content of a draft."""
+    if row.body is None:
+        return True  # redacted: nothing is left to compare
+    if row.kind in STATE_KINDS and row.kind == new.kind:
+        # A state entry depends on what it found, so a retry is the same request (``ask``), not the same body.
+        return bool(codec.decode(row.body).get("ask") == codec.decode(new.body).get("ask"))
+    if row.kind != new.kind or row.raw != new.raw:
+        return False
+    return row.body == new.body or _said(row.body) == _said(new.body)
 
 
 def _said(body: bytes) -> bytes:

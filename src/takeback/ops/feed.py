@@ -20,6 +20,8 @@ from .sessions import SessionRow
 
 Position: TypeAlias = "tuple[int, ...]"
 
+OF_DOCUMENT = -1  # in place of a session
+
 IDENTITY = "SELECT value FROM meta WHERE name = 'store'"
 LAST = "SELECT max(pos) FROM feed"
 # Through the session's row, since an engine whose feed has another key finds the change from there.
@@ -54,6 +56,13 @@ def record(
 def record_agent(tx: Tx, scope: str, aid: int, kind: str) -> int:
     """Add a change of an agent; return its position."""
     row = FeedRow(scope, next_position(tx), kind, 0, aid, 0, 0)
+    _put(tx, row)
+    return row.pos
+
+
+def record_document(tx: Tx, scope: str, did: int, version: int) -> int:
+    """Add a change of a document, 0 being the version of one that was deleted; return its position."""
+    row = FeedRow(scope, next_position(tx), "document", OF_DOCUMENT, did, version, version)
     _put(tx, row)
     return row.pos
 

@@ -60,7 +60,7 @@ def read(tx: Tx, scope: str, segments: Sequence[Segment], *, spilled: bool = Tru
         rows.sort(key=lambda row: row.key & MAX_SEQ)  # UNION ALL guarantees no order
     if [row.key for row in rows] != keys:
         raise _damaged(segments, stored, keys)
-    return _with_spilled(tx, rows) if spilled and any([row.spill for row in rows]) else rows  # noqa: C419 - faster
+    return loaded(tx, rows) if spilled and any([row.spill for row in rows]) else rows  # noqa: C419 - faster
 
 
 def _stored(tx: Tx, scope: str, segments: Sequence[Segment]) -> list[Row]:
@@ -87,11 +87,11 @@ def damage(entry: str, *, missing: bool) -> Error:
     return Corrupt(f"entry {entry} is {state}; run verify to see what else is affected", what=f"entry {entry}")
 
 
-def _with_spilled(tx: Tx, rows: list[EntryRow]) -> list[EntryRow]:
+def loaded(tx: Tx, rows: list[EntryRow]) -> list[EntryRow]:
     """Load the parts stored in blobs; end the page once they exceed ``PAGE_BYTES``."""
     from . import blobs  # few entries have such parts; the others need not import decompression
 
-    loaded = 0
+    size = 0
     for index, row in enumerate(rows):
         if row.spill is None:
             continue
@@ -99,8 +99,8 @@ def _with_spilled(tx: Tx, rows: list[EntryRow]) -> list[EntryRow]:
         body = blobs.read_whole(tx, row.scope, body_blob) if body_blob else row.body
         raw = blobs.read_whole(tx, row.scope, raw_blob) if raw_blob else row.raw
         rows[index] = row._replace(body=body, raw=raw)
-        loaded += len(body or b"") + len(raw or b"")
-        if loaded > PAGE_BYTES:
+        size += len(body or b"") + len(raw or b"")
+        if size > PAGE_BYTES:
             return rows[: index + 1]
     return rows
 
@@ -124,7 +124,7 @@ def path_segments(tx: Tx, session: SessionRow, low: int, high: int) -> list[Segm
 
 def as_entry(uid: str, row: EntryRow) -> Entry:
     """Return an entry as the value that callers see."""
-    return Entry(uid, row.seq, row.kind, row.at_ms, row.turns, row.body, row.raw, row.mid)
+    return Entry(uid, row.seq, row.kind, row.at_ms, row.turns, row.body, row.raw, row.mid, row.chain.late_ms)
 
 
 # ---------------------------------------------------------------------- points
@@ -148,7 +148,7 @@ def read_path(tx: Tx, session: SessionRow, low: int, high: int, make: Make[T]) -
 
 def as_message(uid: str, row: EntryRow, reader: Reader) -> Message:
     """Return an entry as a message."""
-    return Message(uid, row.seq, row.turns, row.at_ms, row.body, row.raw, None, reader)
+    return Message(uid, row.seq, row.turns, row.at_ms, row.body, row.raw, None, reader, row.rest)
 
 
 def read_messages(
@@ -287,10 +287,16 @@ def find_by_id(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
     return None
 
 
+def between(tx: Tx, scope: str, message_id: str, low: int, high: int) -> int | None:
+    """Return the key of the entry with this id in a range of keys, or None."""
+    found = scalar(tx, MID_BETWEEN, (scope, message_id, low, high))
+    return None if found is None else int(found)
+
+
 def _find_on_path(tx: Tx, session: SessionRow, message_id: str) -> Segment | None:
     for segment in reversed(path_segments(tx, session, 0, session.seq)):
         base = key_of(segment.bid, 0)
-        key = scalar(tx, MID_BETWEEN, (session.scope, message_id, base + segment.low, base + segment.high))
+        key = between(tx, session.scope, message_id, base + segment.low, base + segment.high)
         if key is not None:
             seq = key & MAX_SEQ
             return Segment(segment.bid, segment.uid, seq - 1, seq)

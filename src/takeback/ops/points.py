@@ -37,17 +37,42 @@ def located(tx: Tx, session: SessionRow, target: Target) -> Target:
         uid, seq, _ = tip_of(tx, session, target.tip_of)
         return Target(seq, uid, anywhere=True, attached=target.attached)
     if target.checkpoint:
-        from . import checkpoint_rows  # imported only by those who name a checkpoint
-
-        row = checkpoint_rows.get(tx, session, target.checkpoint)
-        return Target(row.seq, checkpoint_rows.seen_from(tx, session, row).uid, anywhere=True)
+        return _named(tx, session, target)
     if target.at_tip and target.uid is not None:
         branch = branches.find(tx, session.scope, session.sid, target.uid)
-        return target._replace(seq=_tip(session, branch), at_tip=False)
+        return target._replace(seq=tip(session, branch), at_tip=False)
+    return target if target.anywhere else _anywhere(tx, session, target)
+
+
+def _named(tx: Tx, session: SessionRow, target: Target) -> Target:
+    """Find a checkpoint by its name or id, or else the tip of the branch of that name."""
+    from . import checkpoint_rows  # imported only by those who name a checkpoint
+
+    name = target.checkpoint
+    row = checkpoint_rows.find(tx, session, name)
+    if row is not None:
+        return Target(row.seq, checkpoint_rows.seen_from(tx, session, row).uid, anywhere=True)
+    if branches.find_by_name(tx, session.scope, session.sid, name) is None:
+        raise NotFound(f"this session has no checkpoint and no branch {name!r}; checkpoints() and branches() list them")
+    return located(tx, session, Target(tip_of=name, attached=target.attached))
+
+
+def _anywhere(tx: Tx, session: SessionRow, target: Target) -> Target:
+    """Let an entry that is not on the path of the head be found on the branch of the session whose path has it."""
+    uid, seq = target.uid, target.seq
+    if uid is None or not seq or log.is_on_path(tx, session, uid, seq):
+        return target
+    own = branches.find_by_uid(tx, session.scope, uid)
+    if own is not None and own.session == session.sid and seq <= tip(session, own):
+        return target._replace(anywhere=True)
+    for row in branches.of_session(tx, session.scope, session.sid, session.branches):  # of the one it was forked from
+        if seq <= row.fork_seq and branches.owner(tx, row, seq).uid == uid:
+            return Target(seq, row.uid, anywhere=True, attached=target.attached)
     return target
 
 
-def _tip(session: SessionRow, row: branches.BranchRow) -> int:
+def tip(session: SessionRow, row: branches.BranchRow) -> int:
+    """Return the seq at which a branch of a session ends."""
     return session.seq if row.bid == session.branch and session.attached else row.tip_seq
 
 
@@ -56,7 +81,7 @@ def tip_of(tx: Tx, session: SessionRow, branch: str) -> list[Any]:
     row = branches.find(tx, session.scope, session.sid, branch)
     if row.hidden:
         raise NotFound(f"branch {branch!r} was removed by an undo; redo brings it back")
-    return [row.uid, _tip(session, row), 1]
+    return [row.uid, tip(session, row), 1]
 
 
 def point_of(tx: Tx, session: SessionRow, target: Target | None) -> tuple[log.Point, branches.BranchRow]:

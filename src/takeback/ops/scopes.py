@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from ..storage.base import Tx, scalar
 
 # Every other row belongs to one of these. The blob condition matches the partial index that finds the next scope.
-_ROOTS = ("FROM agent WHERE scope", "FROM session WHERE scope", "FROM blob WHERE hash IS NOT NULL AND scope")
+_ROOTS = (
+    *("FROM agent WHERE scope", "FROM session WHERE scope", "FROM document WHERE scope"),
+    "FROM blob WHERE hash IS NOT NULL AND scope",
+)
 
 
 def every(tx: Tx) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from .. import codec
 from ..clock import to_datetime
-from ..model.document import About, Brief
+from ..model.about import About, Brief
 from ..model.session import Stats
 from ..model.work import Compaction
 from ..storage.base import Tx

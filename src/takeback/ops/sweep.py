@@ -1,8 +1,8 @@
 """Garbage collection: erasing content that nothing needs any longer.
 
-Content is needed if an entry links it, or if the tree of a linked snapshot or of a scan leads to it. Uploads in
-progress are spared, and so is content stored recently: somebody may be about to link it. Finding and erasing are one
-transaction, and each sweep is counted, so that whoever scanned a workspace before it scans again.
+Content is needed if an entry or a document links it, or if the tree of a linked snapshot or of a scan leads to it.
+Uploads in progress are spared, and so is content stored recently: somebody may be about to link it. Finding and erasing
+are one transaction, and each sweep is counted, so that whoever scanned a workspace before it scans again.
 """
 
 from __future__ import annotations
@@ -16,19 +16,22 @@ from ..files import roots, snapshots
 from ..model import tree
 from ..model.purge import Pruned
 from ..storage.base import Tx, scalars
-from . import blobs
+from . import blobs, documents
 
 LINKED = "SELECT DISTINCT hash FROM link WHERE scope = ?"
-LINKED_ONCE = "SELECT 1 FROM link WHERE scope = ? AND hash = ? LIMIT 1"
+IN_DOCUMENTS = """SELECT hash FROM document WHERE scope = ? AND hash IS NOT NULL
+AND (expires_ms IS NULL OR expires_ms > ?)"""
 ROOTS = """SELECT DISTINCT l.hash FROM link l CROSS JOIN entry e
 WHERE l.scope = ? AND e.scope = l.scope AND e.key = l.key AND e.kind = 'snapshot'"""
 SCANNED = "SELECT DISTINCT root FROM scan WHERE scope = ? AND root IS NOT NULL"
 STORED = "SELECT hash, size, created_ms FROM blob WHERE scope = ? AND hash IS NOT NULL"
 
 
-def sweep(tx: Tx, scope: str, *, before_ms: int, dry_run: bool) -> Pruned:
+def sweep(tx: Tx, scope: str, *, before_ms: int, now_ms: int, dry_run: bool) -> Pruned:
     """Erase content that nothing needs and that was stored before a time, or with ``dry_run`` only count it."""
-    needed = needed_in(tx, scope)
+    while not dry_run and documents.clear_expired(tx, scope, now_ms=now_ms):
+        pass
+    needed = needed_in(tx, scope, now_ms)
     doomed = [
         (name, size) for name, size, at_ms in tx.all(STORED, (scope,)) if name not in needed and at_ms < before_ms
     ]
@@ -39,9 +42,13 @@ def sweep(tx: Tx, scope: str, *, before_ms: int, dry_run: bool) -> Pruned:
     return Pruned(len(doomed), sum(size for _, size in doomed), dry_run)
 
 
-def needed_in(tx: Tx, scope: str) -> set[str]:
+def needed_in(tx: Tx, scope: str, now_ms: int) -> set[str]:
     """Return the hashes of all content of a scope that something needs."""
-    needed = {*scalars(tx, LINKED, (scope,)), *scalars(tx, SCANNED, (scope,))}
+    needed = {
+        *scalars(tx, LINKED, (scope,)),
+        *scalars(tx, SCANNED, (scope,)),
+        *scalars(tx, IN_DOCUMENTS, (scope, now_ms)),
+    }
     needed.update(each.hex() for each in reached(tx, scope, _all_roots(tx, scope)))
     return needed
 
@@ -57,7 +64,7 @@ def drop(tx: Tx, scope: str, hashes: Iterable[str], roots: Iterable[str]) -> int
     Content that something else needs stays: another link, or a file in another snapshot with the same content.
     """
     candidates = {*hashes, *(each.hex() for each in reached(tx, scope, roots))}
-    gone = {each for each in candidates if not tx.one(LINKED_ONCE, (scope, each))}
+    gone = {each for each in candidates if not blobs.is_linked(tx, scope, each)}
     if gone:
         kept = _all_roots(tx, scope)
         gone -= {*kept, *(each.hex() for each in reached(tx, scope, kept))}

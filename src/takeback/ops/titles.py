@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..model.entry import Draft
-from ..model.message import Message
+from ..model.message import MESSAGE_KINDS, Message
 from ..model.session import short_title
 
 _LONGEST = 50
@@ -19,6 +19,6 @@ def of_body(body: bytes | None, raw: bytes | None = None) -> str | None:
 def of_drafts(drafts: Sequence[Draft]) -> str | None:
     """Make a title from the first user message among drafts; None if there is none."""
     for draft in drafts:
-        if draft.adds.turns:
+        if draft.adds.turns and draft.kind in MESSAGE_KINDS:
             return of_body(draft.body, draft.raw)
     return None

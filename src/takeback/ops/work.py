@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .points import Target
 
 LOST_AT = "SELECT 1 FROM lost WHERE scope = ? AND key = ?"
-_ADDS = Numbers(work_seq=1)
+ADDS = Numbers(work_seq=1)
 _WHOLE_BYTES = 2048
 
 
@@ -82,7 +82,7 @@ def change(
     if isinstance(decided, WorkEntry):
         return session, decided  # nothing changes
     body = {"last": lasts(tx, session), **decided.body, **asked}
-    draft = Draft(kind, codec.encode(body), adds=_ADDS, more=More(blobs=decided.blobs) if decided.blobs else None)
+    draft = Draft(kind, codec.encode(body), adds=ADDS, more=More(blobs=decided.blobs) if decided.blobs else None)
     if decided.counts:
         session = sessions.write(tx, session, **decided.counts)
     done = entries.put(tx, session, (draft,), now_ms=now_ms, idempotency_key=key)
@@ -411,15 +411,26 @@ def state(tx: Tx, session: SessionRow, at: int | None = None) -> tuple[int, dict
 
 
 def state_at_version(tx: Tx, session: SessionRow, version: int) -> dict[str, Any]:
-    """Return the state as it was at a version of this path."""
-    for found in history(tx, session, "state"):
-        if state_version(found) == version:
-            return mapping(tx, session, found)
-        if state_version(found) < version:
-            break
+    """Return the state as it was at a version, on whichever branch that was."""
     if version == 1:
         return {}
-    raise NotFound(f"the state of this session had no version {version} on this path")
+    if 1 < version <= session.states + 1:
+        for place in _every_tip(tx, session):
+            for found in history(tx, place, "state"):
+                if state_version(found) == version:
+                    return mapping(tx, place, found)
+                if state_version(found) < version:
+                    break
+    raise NotFound(f"the state of this session never had a version {version}; the newest is {session.states + 1}")
+
+
+def _every_tip(tx: Tx, session: SessionRow) -> Iterator[SessionRow]:
+    """Yield the session as it stands at the head, and then at the tip of each of its branches, newest first."""
+    yield session
+    for row in reversed(branches.of_session(tx, session.scope, session.sid, session.branches)):
+        if row.bid != session.branch or not session.attached:
+            end = entries.point_on(tx, session.scope, row, row.tip_seq)
+            yield sessions.standing_at(session, row, end.seq, end.numbers)
 
 
 def change_state(put: Mapping[str, Any], drop: Iterable[str], expected_version: int | None) -> Decide:

@@ -31,6 +31,7 @@ __all__ = [
     "Given",
     "find_form",
     "find_provider",
+    "given_as",
     "load",
     "plain",
     "recognise",
@@ -74,6 +75,18 @@ def recognise(item: object) -> list[Given]:
         if given := form.recognise(value, found):
             return given
     return []
+
+
+def given_as(form: str, role: str, value: dict[str, Any]) -> Given:
+    """Read an object that its caller says is in a form; what the form does not recognise is read as far as it goes."""
+    known = recognise(value)
+    if len(known) == 1 and known[0].form == form:
+        return known[0]
+    reads = find_form(form)
+    calls, results = reads.calls(value), reads.results(value)
+    usage = reads.usage(said) if isinstance(said := value.get("usage"), dict) else None
+    is_turn = role == "user" and not results
+    return Given(form, role, value, usage=usage, calls=calls, results=results, is_turn=is_turn)
 
 
 def _is_simple(value: dict[str, Any], kinds: frozenset[str]) -> bool:

@@ -220,5 +220,6 @@ NEXT = {
         ("feed", "pos"),
         ("agent_checkpoint", "acid"),
         ("workspace", "wid"),
+        ("document", "did"),
     )
 }

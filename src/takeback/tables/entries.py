@@ -123,6 +123,9 @@ _SPILLED = "(body IS NULL AND spill IS NOT NULL)"
 STAYS = " OR ".join([*(f"instr(body, x'{each.hex()}') > 0" for each in _STAYING), _SPILLED])
 STAYS_POSTGRES = " OR ".join([*(f"position('\\x{each.hex()}'::bytea IN body) > 0" for each in _STAYING), _SPILLED])
 
+# Custom entries (``model.items.CUSTOM``). A statement must repeat this word by word, or SQLite does not use the index.
+IS_CUSTOM = "kind >= 'custom:' AND kind < 'custom;'"
+
 ENTRY = Table(
     "entry",
     EntryRow,
@@ -131,6 +134,7 @@ ENTRY = Table(
     called=lambda row: f"entry number {row.key:x}",
     indexes=[
         Index("entry_mid", "scope, mid, key", where="mid IS NOT NULL"),
+        Index("entry_custom", "scope, kind, key", where=IS_CUSTOM),
         Index("entry_stays", "scope, key", where=STAYS, engine="sqlite"),
         Index("entry_stays", "scope, key", where=STAYS_POSTGRES, engine="postgresql"),
     ],
@@ -187,5 +191,5 @@ def messages_in(
         if crc32(_write(values)) != chk or key != low or own != scope or spill is not None:
             return None
         if kind in kinds:
-            found.append(Message(uid, key & MAX_SEQ, turns, at_ms, body, raw, None, reader))
+            found.append(Message(uid, key & MAX_SEQ, turns, at_ms, body, raw, None, reader, rest))
     return found

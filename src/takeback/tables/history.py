@@ -128,7 +128,8 @@ FEED = Table(
     called=lambda row: f"change {row.pos} of the feed",
     notes={
         "pos": "the order of commits; the last row is never deleted",
-        "session": "0: a change of an agent",
-        "branch": "then the agent's number",
+        "session": "0: a change of an agent; -1: of a document",
+        "branch": "then the number of the agent or the document",
+        "first_seq": "for a document: its version, 0 once it is deleted",
     },
 )

@@ -7,7 +7,7 @@ scope leads every key and every reference, so that tables can be partitioned by 
 
 from __future__ import annotations
 
-from . import agents, branches, content, entries, files, history, live, metadata, sessions, store
+from . import agents, branches, content, documents, entries, files, history, live, metadata, sessions, store
 from .table import Table
 
 # In an order in which every table is created after those it references.
@@ -39,6 +39,7 @@ TABLES: tuple[Table[tuple[object, ...]], ...] = (  # type: ignore[assignment]
     files.JOURNAL,
     agents.AGENT_CHECKPOINT,
     agents.PIN,
+    documents.DOCUMENT,
     store.META,
     store.MIGRATION,
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ...errors import Corrupt
 from ...model.report import Report
-from . import agents, changes, content, files, history, live, log, sessions, timelines
+from . import agents, changes, content, documents, files, history, live, log, sessions, timelines
 from .base import BACKUP, UNREADABLE, Check, Found, Read, walk
 
 
@@ -32,6 +32,7 @@ def _checks() -> tuple[Check, ...]:
         *history.RULES,
         *agents.RULES,
         *live.RULES,
+        *documents.RULES,
         *changes.RULES,
         *files.named_beside(trees),
         *timelines.rules(trees),

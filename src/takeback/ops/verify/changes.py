@@ -1,8 +1,8 @@
 """Checks of the feed: no gaps, every change names what is there, and all that was done is in it.
 
 The feed and the tables tell the same story twice: an entry is in exactly one change, an operation on a session made one
-of its kind, a version of an agent made one. So a record that vanished whole is missed by the other side. These
-counts are taken for some thousand numbers at a time, both sides in one read.
+of its kind, a version of an agent made one, the newest version of a document is in one. So a record that vanished whole
+is missed by the other side. These counts are taken for some thousand numbers at a time, both sides in one read.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from ...errors import Corrupt
 from ...storage.base import Tx
 from ...tables.agents import AGENT
 from ...tables.branches import BRANCH
+from ...tables.documents import DOCUMENT
 from ...tables.entries import ENTRY
 from ...tables.history import FEED, FeedRow
 from .. import entries
 from ..agent_checkpoints import FEED_KIND
+from ..feed import OF_DOCUMENT
 from .base import FOLLOW, LOST, PURGED, Check, Fault, Found, Key, Rule, has
 from .sessions import tip_of
 
@@ -25,12 +27,13 @@ HOLDER = "SELECT session FROM branch WHERE scope = ? AND bid = ?"
 # Kinds of operations on one session that leave exactly one change of that kind and are not made by anything else.
 KINDS = (
     *("rename", "tag", "untag", "archive", "unarchive", "pin", "unpin", "metadata"),
-    *("rewind", "switch", "pop", "clear", "replace", "restore"),
+    *("rewind", "switch", "pop", "clear", "replace", "restore", "write"),
 )
 _KINDS = ", ".join(f"'{kind}'" for kind in KINDS)
-ROWS = "SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM branch) + (SELECT count(*) FROM agent)"
+ROWS = """SELECT (SELECT count(*) FROM session) + (SELECT count(*) FROM branch) + (SELECT count(*) FROM agent)
++ (SELECT count(*) FROM document)"""
 NEWEST = """SELECT coalesce(max(n), 0) FROM (SELECT max(sid) AS n FROM session UNION ALL
-SELECT max(bid) FROM branch UNION ALL SELECT max(aid) FROM agent) AS numbers"""
+SELECT max(bid) FROM branch UNION ALL SELECT max(aid) FROM agent UNION ALL SELECT max(did) FROM document) AS numbers"""
 # Numbers are unique in a store, so both sides can be counted by them, whatever the scope.
 CHANGES = f"""SELECT session, kind, count(*) FROM feed WHERE session > ? AND session <= ? AND kind IN ({_KINDS})
 GROUP BY session, kind"""
@@ -40,6 +43,9 @@ COVERED = """SELECT branch, CAST(sum(last_seq - first_seq + 1) AS BIGINT) FROM f
 WHERE branch > ? AND branch <= ? AND kind = 'entries' AND session > 0 GROUP BY branch"""
 OF_AGENTS = f"""SELECT branch, count(*) FROM feed WHERE session = 0 AND branch > ? AND branch <= ?
 AND kind <> '{FEED_KIND}' GROUP BY branch"""
+OF_DOCUMENTS = f"""SELECT branch, max(first_seq) FROM feed WHERE session = {OF_DOCUMENT} AND branch > ? AND branch <= ?
+GROUP BY branch"""
+DOCUMENTS = "SELECT did, version FROM document WHERE did > ? AND did <= ?"
 AGENTS = "SELECT aid, version FROM agent WHERE aid > ? AND aid <= ? AND hidden < 2"
 SESSIONS = "SELECT sid FROM session WHERE sid > ? AND sid <= ? AND hidden < 2"
 BRANCHES = f"{BRANCH.select} WHERE bid > ? AND bid <= ?"
@@ -55,6 +61,8 @@ def change_fault(tx: Tx, row: FeedRow) -> str:
     if row.session == 0:
         of_agent = row.kind not in ("entries", "session", "checkpoint", *KINDS)
         return "" if of_agent and has(tx, AGENT, row.scope, row.branch) else "its agent is missing"
+    if row.session == OF_DOCUMENT:
+        return "" if has(tx, DOCUMENT, row.scope, row.branch) else "its document is missing"
     owner = tx.one(OWNER, (row.scope, row.session))
     if owner is None:
         return "its session is missing"
@@ -80,7 +88,7 @@ def _change_fault(tx: Tx, row: FeedRow) -> Fault | None:
 
 
 def tallies_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
-    """Compare the feed with what it tells of, for the next numbers of sessions, branches and agents."""
+    """Compare the feed with what it tells of, for the next numbers of sessions, branches, agents and documents."""
     (newest,) = tx.one(NEWEST) or (0,)
     (low,) = after or (0,)
     high = low + WINDOW
@@ -94,6 +102,8 @@ def tallies_page(tx: Tx, found: Found, after: Key | None) -> Key | None:
         found.add("feed", f"branch number {bid}", "the feed does not tell of all its entries, or of some twice", FOLLOW)
     for aid in untold(tx, low, high):
         found.add("feed", f"agent number {aid}", "the feed does not tell of all its versions", FOLLOW)
+    for did in untold_documents(tx, low, high):
+        found.add("feed", f"document number {did}", "the feed does not tell of its version, or of a later one", FOLLOW)
     return (high,) if high < newest else None
 
 
@@ -102,7 +112,7 @@ def _require_numbers(tx: Tx, newest: int) -> None:
     if newest > WINDOW and tx.dialect.gapless:
         (rows,) = tx.one(ROWS) or (0,)
         if newest > 2 * rows + WINDOW:
-            raise Corrupt("the numbers of sessions, branches or agents are not those of their rows", what="file")
+            raise Corrupt("the numbers of sessions, branches, agents or documents are not those of rows", what="file")
 
 
 def operation_deficits(tx: Tx, low: int, high: int) -> dict[int, int]:
@@ -132,6 +142,15 @@ def untold(tx: Tx, low: int, high: int) -> dict[int, int]:
     told: dict[int, int] = dict(tx.all(OF_AGENTS, (low, high)))
     there = tx.all(AGENTS, (low, high))
     return {aid: version - told.get(aid, 0) for aid, version in there if version != told.get(aid, 0)}
+
+
+def untold_documents(tx: Tx, low: int, high: int) -> list[int]:
+    """Return the documents whose version is not the newest that the feed tells of.
+
+    One that was copied here came with a version, so there need not be a change for each.
+    """
+    told: dict[int, int] = dict(tx.all(OF_DOCUMENTS, (low, high)))
+    return [did for did, version in tx.all(DOCUMENTS, (low, high)) if version != told.get(did, 0)]
 
 
 def operation_gaps(tx: Tx) -> int:

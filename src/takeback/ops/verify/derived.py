@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ... import codec
 from ... import providers as forms
 from ...files import snapshots
+from ...model import items
 from ...model.entry import APPROVAL, CALL, STATUS, Numbers
 from ...model.message import MESSAGE_KINDS, Message, draft
 from ...storage.base import Tx
@@ -56,6 +57,8 @@ def needs(row: EntryRow, body: bytes | None, raw: bytes | None) -> Needs:
     if row.kind == APPROVAL:
         said = codec.decode(body)
         return Needs((("answer" if "approved" in said else "ask", said["call_id"]),))
+    if row.kind.startswith(items.CUSTOM):
+        return Needs(blobs=frozenset(items.custom_contents(codec.decode(body))))
     if row.kind in snapshots.NEEDS:
         return Needs(blobs=frozenset(snapshots.NEEDS[row.kind](codec.decode(body))))
     return _needs_of(Message("", 0, 0, 0, body, raw)) if row.kind in MESSAGE_KINDS else Needs()

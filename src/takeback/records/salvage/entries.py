@@ -16,7 +16,8 @@ from ... import codec
 from ... import providers as forms
 from ...ids import MAX_SEQ
 from ...model.entry import CALL, STATE_KINDS, Draft, More, Numbers
-from ...model.message import MESSAGE_KINDS, Message, decode_raw, draft
+from ...model.items import CUSTOM, custom_adds
+from ...model.message import MESSAGE_KINDS, Message, draft
 from ...ops import entries, open_calls
 from ...ops.log import key_of
 from ...ops.verify import derived, log
@@ -179,15 +180,14 @@ def _adds(row: EntryRow, body: bytes, raw: bytes | None) -> Numbers:
     if row.kind in STATE_KINDS:
         return Numbers(work_seq=1)
     said = codec.decode(body)
+    if row.kind.startswith(CUSTOM):
+        return custom_adds(said)
     if row.kind not in MESSAGE_KINDS:
         return Numbers(tool_calls=int(row.kind == CALL and "arguments" in said))
     message = Message("", 0, 0, 0, body, raw)
     given = None
     if message.body.form is not None:
-        known = forms.recognise(decode_raw(raw or b""))
-        tools = message.tool_calls, message.tool_results
-        as_said = forms.Given(message.body.form, message.role, {}, None, None, None, *tools)
-        given = known[0] if len(known) == 1 else as_said
+        given = forms.given_as(message.body.form, message.role, message.given())
     return draft(said, usage=message.usage, given=given).adds
 
 

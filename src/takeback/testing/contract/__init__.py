@@ -17,10 +17,13 @@ from .base import said
 from .branches import Branches
 from .checkpoint_stats import CheckpointStats
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
+from .documents import StoredContents, StoredDocuments
+from .entering import Entering, Places
 from .files import Captures, FilePoints
 from .listings import ByMetadata, InThePast, WithState
 from .live import Leases
 from .messages import Messages
+from .money import Money
 from .points import Operations, Points
 from .races import Races
 from .regressions import Regressions
@@ -33,15 +36,21 @@ from .streams import Calls, Streams
 from .timelines import Timelines
 from .together import Approvals, Inboxes, SubAgents
 from .work import Attachments, Tools, Work
+from .writes import AnyBranch, Customs, Natives, Writes
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
-_LISTS = (ByMetadata, WithState, InThePast)
+_LISTS = (ByMetadata, WithState, InThePast, Entering, Places, Money)
+_CONTENTS = (StoredDocuments, StoredContents)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
+_WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-class StoreContract(*_PARTS, *_LISTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions):  # type: ignore[misc]
+_ALL = (*_PARTS, *_LISTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions)
+
+
+class StoreContract(*_ALL):  # type: ignore[misc]
     """All contracts of a store: subclass it and define ``open``."""
 
 

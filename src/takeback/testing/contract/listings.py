@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 import takeback
-from takeback import Invalid, Session, Store
+from takeback import Invalid, Native, Session, Store
 from takeback.clock import to_datetime
-from takeback.ops import feed, sessions
-from takeback.storage.base import Tx
 
 from ..clock import ManualClock
 from .base import Contract, blocking
@@ -27,16 +25,10 @@ def names(page: Any) -> list[str | None]:
     return [session.name for session in page]
 
 
-def happen(session: Session, ms: int) -> None:
-    """Change a session as an entry does that happened at another time than now."""
-    inner = blocking(session)
-
-    def op(tx: Tx) -> None:
-        row, now_ms = sessions.get(tx, inner._store.scope, inner.id), inner._store._clock.now_ms()
-        change = feed.record(tx, row, "entries", branch=row.branch, first=row.seq, last=row.seq, now_ms=now_ms)
-        sessions.write(tx, row, **sessions.placed(row, *change, now_ms, happened_ms=ms))
-
-    inner._store._write(op)
+def happen(session: Session, ms: int, **more: Any) -> None:
+    """Write a message that happened at another time than now."""
+    said = {"role": "user", "content": f"at {ms}"}
+    session.write(Native(said, role="user", text=f"at {ms}", created_at=to_datetime(ms)), **more)
 
 
 class ByMetadata(Contract):
@@ -111,7 +103,7 @@ class ByMetadata(Contract):
             assert names(store.list_sessions(metadata={"b": LONG})) == []
             assert session.refresh().metadata == {"a": 2, "c": None}
             fork = session.fork(as_session=True, name="fork")
-            assert names(store.list_sessions(metadata={"a": 2})) == ["fork", "s"]
+            assert names(store.list_sessions(metadata={"a": 2})) == ["s", "fork"]
             store.delete_session(session)
             assert names(store.list_sessions(metadata={"a": 2})) == ["fork"]
             assert names(store.list_sessions(metadata={"a": 2}, trash=True)) == ["s"]
@@ -216,9 +208,9 @@ class InThePast(Contract):
             assert names(store.list_sessions()) == ["now", "old", "older"], "running it does not bring it to the top"
             assert names(store.list_sessions(order="created")) == ["now", "old", "older"]
             assert store.session("old", created_at=OLD + timedelta(days=9), hold=False).created_at == OLD
-            happen(older, int(OLD.timestamp() * 1000) + DAY)
+            happen(older, int(OLD.timestamp() * 1000) + DAY, state={"summary": "old"})
             assert names(store.list_sessions()) == ["now", "older", "old"]
-            assert older.refresh().updated_at == OLD + timedelta(days=1)
+            assert older.refresh().updated_at == older.last_message_at == OLD + timedelta(days=1)
             happen(older, 5)
             assert names(store.list_sessions()) == ["now", "older", "old"], "what is older moves nothing back"
             assert names(store.list_sessions(metadata={"a": 1})) == names(store.list_sessions(tag="t")) == ["old"]
@@ -239,7 +231,7 @@ class InThePast(Contract):
             store.checkpoint_agent("a", "before")
             clock.advance(DAY)
             old = store.create_session("old", agent="a", created_at=OLD)
-            old.user("said")
+            happen(old, 5)
             store.checkpoint_agent("a", "one")
             clock.advance(DAY)
             happen(old, 6)
@@ -248,7 +240,7 @@ class InThePast(Contract):
             old.user("more")
             made = {point.name: point for point in store.list_checkpoints("a")}
             store.restore_checkpoint(made["two"])
-            assert [message.text for message in old.messages()] == ["said"]
+            assert [message.text for message in old.messages()] == ["at 5", "at 6"]
             store.restore_checkpoint(made["before"])
             assert names(store.list_sessions()) == ["now"]
             assert not store.verify()

@@ -1,0 +1,250 @@
+"""One write: messages, custom entries, session state, tasks and documents, all or none.
+
+Everything is one transaction, so that no crash can leave a step half done. The entries are one run of one branch: the
+items first, then the change of state, then the tasks. Where they go is found here, too: at the head, on a branch that
+was left, or on a new one opened at a point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from .. import codec
+from ..errors import Conflict
+from ..model.entry import Draft
+from ..model.message import MESSAGE_KINDS
+from ..model.operation import Operation
+from ..model.status import require_open
+from ..model.work import Task
+from ..storage.base import Tx
+from ..tables.entries import EntryRow
+from ..tables.history import OnceRow
+from . import branches, calls, documents, entries, idempotency, log, operations, points, sessions, titles, work
+from .branches import BranchRow, Segment
+from .idempotency import ApiCall
+from .points import Target
+from .sessions import SessionRow
+
+KIND = "write"  # of the operation that moves the head, and of the key of a write without entries
+
+
+class WantedWrite(NamedTuple):
+    """What one write is to store, encoded and ready, and on what conditions."""
+
+    call: ApiCall
+    drafts: Sequence[Draft]
+    state: Mapping[str, object]
+    state_delete: Sequence[str]
+    tasks: Sequence[Task] | None
+    docs: Sequence[tuple[str, str, documents.Prepared]]
+    at: Target | None
+    move: bool
+    skips: bool  # items that the session has already
+    expected_revision: int | None
+
+
+class WriteDone(NamedTuple):
+    """What one write did.
+
+    ``items`` are the rows of the items in order, each with the id of its branch; ``drafts`` are those that were new.
+    """
+
+    session: SessionRow
+    branch: BranchRow
+    items: list[tuple[str, EntryRow]]
+    drafts: Sequence[Draft]
+    operation: Operation | None = None
+
+
+class _Place(NamedTuple):
+    """Where entries go: after the head, or at the end of a branch that the head is not on."""
+
+    session: SessionRow
+    beside: BranchRow | None = None
+    operation: Operation | None = None
+
+
+def write(tx: Tx, scope: str, session_id: str, wanted: WantedWrite) -> WriteDone:
+    """Store everything, or nothing."""
+    session, call = entries.writable(tx, scope, session_id), wanted.call
+    if call.key is not None and (earlier := _repeated(tx, session, wanted)):
+        return earlier
+    if wanted.expected_revision is not None:
+        entries.require_revision(session, wanted.expected_revision)
+    there = _existing(tx, session, wanted.drafts) if wanted.skips else {}
+    drafts: Sequence[Draft] = [draft for number, draft in enumerate(wanted.drafts) if number not in there]
+    if any(draft.kind in MESSAGE_KINDS for draft in drafts):
+        require_open(session.status)
+    place = _placed(tx, session, wanted) if drafts or _works(wanted) else _Place(session)
+    drafts = calls.settled(tx, _standing(tx, place), drafts)
+    done = _put(tx, place, drafts, wanted)
+    for namespace, key, value in sorted(wanted.docs, key=lambda each: each[:2]):  # one order for all: no deadlock
+        documents.put(tx, scope, namespace, key, value, expected_version=None, expires_ms=None, now_ms=call.now_ms)
+    if call.key is not None:
+        _keep(tx, done, wanted)
+    branch = branches.find_by_uid(tx, scope, done.uid) or branches.get(tx, scope, done.session.branch)
+    rows = _stored(tx, scope, branch, done, len(drafts))
+    new = iter((branch.uid, row) for row in rows)
+    items = [there[number] if number in there else next(new) for number in range(len(wanted.drafts))]
+    return WriteDone(done.session, branch, items, drafts, place.operation)
+
+
+def _works(wanted: WantedWrite) -> bool:
+    """Whether a write changes the state of work."""
+    return bool(wanted.state or wanted.state_delete) or wanted.tasks is not None
+
+
+def _stored(tx: Tx, scope: str, branch: BranchRow, done: entries.Appended, count: int) -> list[EntryRow]:
+    """Read the items that were just stored."""
+    if not count:
+        return []
+    return log.read_all(tx, scope, [Segment(branch.bid, branch.uid, done.first - 1, done.first - 1 + count)])
+
+
+# ---------------------------------------------------------------------- the same write again
+
+
+def _repeated(tx: Tx, session: SessionRow, wanted: WantedWrite) -> WriteDone | None:
+    """Find an earlier write with this key: on the head's path, or on any branch if it was not to move the head."""
+    key = wanted.call.key or ""
+    asked, aside = idempotency.digest(wanted.call.request), wanted.at is not None and not wanted.move
+    for kept in idempotency.entries_of(tx, session.scope, session.sid, key):
+        branch = branches.get(tx, session.scope, kept.branch)
+        if not aside and not log.is_on_path(tx, session, branch.uid, kept.last_seq):
+            continue  # taken back since: a write again is a new one
+        if kept.digest != asked:
+            raise Conflict(f"idempotency key {key!r} was already used for a different write; use a new key", found=key)
+        rows = log.read_all(tx, session.scope, [Segment(branch.bid, branch.uid, kept.seq - 1, kept.last_seq)])
+        items = [(branch.uid, row) for row in rows[: len(wanted.drafts)]]
+        return WriteDone(session, branch, items, ())
+    if idempotency.made_before(tx, session.scope, session.sid, key, wanted.call.request) is None:
+        return None
+    return WriteDone(session, branches.get(tx, session.scope, session.branch), [], ())
+
+
+def _keep(tx: Tx, done: entries.Appended, wanted: WantedWrite) -> None:
+    """Record the key of a write: with its entries, or alone if it has none."""
+    session, asked = done.session, idempotency.digest(wanted.call.request)
+    branch = branches.find_by_uid(tx, session.scope, done.uid) if done.last >= done.first else None
+    place = (
+        (0, 0, 0, KIND, session.id) if branch is None else (branch.bid, done.first, done.last, idempotency.ENTRIES, "")
+    )
+    idempotency.keep(tx, OnceRow(session.scope, session.sid, wanted.call.key or "", *place, asked, wanted.call.now_ms))
+
+
+def _existing(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> dict[int, tuple[str, EntryRow]]:
+    """Return the items that a branch of the session has already; other content under an id raises ``Conflict``."""
+    found = dict[int, tuple[str, EntryRow]]()
+    for number, draft in enumerate(drafts):
+        place = None if draft.mid is None else _found(tx, session, draft.mid)
+        if place is None:
+            continue
+        row = log.read(tx, session.scope, [place])[0]
+        if not entries.is_same(row, draft):
+            raise Conflict(
+                f"entry {draft.mid!r} is already there with different content; use a new id", found=draft.mid
+            )
+        found[number] = place.uid, row
+    return found
+
+
+def _found(tx: Tx, session: SessionRow, mid: str) -> Segment | None:
+    """Find an entry by its id on the path, or else on any branch of the session."""
+    found = log.find_by_id(tx, session, mid)
+    if found is not None or (session.branches == 1 and session.attached):
+        return found
+    for row in branches.of_session(tx, session.scope, session.sid, session.branches):
+        base = log.key_of(row.bid, 0)
+        key = log.between(tx, session.scope, mid, base, base + log.MAX_SEQ)
+        if key is not None:
+            seq = key & log.MAX_SEQ
+            return Segment(row.bid, row.uid, seq - 1, seq)
+    return None
+
+
+# ---------------------------------------------------------------------- where it goes
+
+
+def _placed(tx: Tx, session: SessionRow, wanted: WantedWrite) -> _Place:
+    """Find where the entries go, and move the head there if it is to move."""
+    if wanted.at is None:
+        return _Place(session)
+    now_ms = wanted.call.now_ms
+    point, origin = points.point_of(tx, session, wanted.at)
+    branch = _ending_at(tx, session, origin, point.seq)
+    if branch is not None and branch.bid == session.branch and session.attached:
+        return _Place(session)
+    if wanted.move:
+        head = [origin.uid, point.seq, 0] if branch is None else [branch.uid, point.seq, 1]
+        moved, operation = operations.on_session(tx, session, KIND, {"head": head}, now_ms=now_ms)
+        return _Place(moved, operation=None if operation.summary == operations.NOTHING else operation)
+    if branch is None:
+        name = branches.free_name(tx, session.scope, session.sid, base=origin.name, count=session.branches)
+        branch = branches.create(
+            tx,
+            session.scope,
+            session.sid,
+            name=name,
+            origin=origin,
+            seq=point.seq,
+            tip_hash=point.hash,
+            now_ms=now_ms,
+        )
+        session = sessions.write(tx, session, branches=session.branches + 1)
+    return _Place(session, branch)
+
+
+def _ending_at(tx: Tx, session: SessionRow, origin: BranchRow, seq: int) -> BranchRow | None:
+    """Return the branch of the session that ends at a point, so that entries continue it; None if none does.
+
+    That is the branch through which the point was named, or the one that holds its entry.
+    """
+    for branch in (origin, *([branches.owner(tx, origin, seq)] if seq else [])):
+        if points.tip(session, branch) == seq and branch.session == session.sid and not branch.hidden:
+            return branch
+    return None
+
+
+def _standing(tx: Tx, place: _Place) -> SessionRow:
+    """Return the session as it stands where the entries go."""
+    if place.beside is None:
+        return place.session
+    end = log.point_on(tx, place.session.scope, place.beside, place.beside.tip_seq)
+    return sessions.standing_at(place.session, place.beside, end.seq, end.numbers)
+
+
+def _put(tx: Tx, place: _Place, drafts: Sequence[Draft], wanted: WantedWrite) -> entries.Appended:
+    """Store the entries where they go."""
+    session, now_ms = place.session, wanted.call.now_ms
+    if session.title is None and place.beside is None and (made := titles.of_drafts(drafts)) is not None:
+        session = sessions.write(tx, session, title=made)
+    changes, counts = _changes(tx, _standing(tx, place), len(drafts), wanted)
+    everything = [*drafts, *changes]
+    if place.beside is not None:
+        counts = {name: count for name, count in counts.items() if name == "states"}  # the others are the head's
+    if counts:
+        session = sessions.write(tx, session, **counts)
+    if not everything:
+        return entries.Appended(session, session.uid, session.seq + 1, session.seq)
+    if place.beside is not None:
+        return entries.put_late(tx, session, place.beside, everything, now_ms=now_ms)
+    return entries.put(tx, session, everything, now_ms=now_ms)
+
+
+def _changes(tx: Tx, session: SessionRow, before: int, wanted: WantedWrite) -> tuple[list[Draft], dict[str, int]]:
+    """Return the entries that change the state of work, which come ``before`` entries later, and the new counts."""
+    decisions = list[tuple[str, work.Decide]]()
+    if wanted.state or wanted.state_delete:
+        decisions.append(("state", work.change_state(wanted.state, wanted.state_delete, None)))
+    if wanted.tasks is not None:
+        decisions.append(("tasks", work.set_tasks([*wanted.tasks])))
+    found, counts, last = list[Draft](), dict[str, int](), work.lasts(tx, session) if decisions else {}
+    for kind, decide in decisions:
+        decided = decide(tx, session)
+        if isinstance(decided, work.WorkEntry):
+            continue  # nothing changes
+        found.append(Draft(kind, codec.encode({"last": last, **decided.body}), adds=work.ADDS))
+        counts |= decided.counts
+        last = {**last, kind: session.seq + before + len(found)}
+    return found, counts
