@@ -219,7 +219,22 @@ class Everything:
 
 # Columns that are local to a store, or that a store computes for itself.
 _LOCAL = {
-    *("sid", "aid", "bid", "blob_id", "oid", "cid", "acid", "parent", "session", "agent", "branch", "updated", "rank"),
+    *(
+        "sid",
+        "aid",
+        "bid",
+        "blob_id",
+        "oid",
+        "cid",
+        "acid",
+        "parent",
+        "session",
+        "agent",
+        "branch",
+        "updated",
+        "rank",
+        "past",
+    ),
     *("calls", "depth", "jump", "jump_seq", "tip_seq", "tip_hash", "undoes", "undone_by", "checkpoint", "checksum"),
     *("position", "branches", "fork", "wid", "owed", "over", "by", "authors"),
 }

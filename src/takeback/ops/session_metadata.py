@@ -12,7 +12,7 @@ from ..tables.metadata import METADATA, MetadataRow
 from ..tables.sessions import PURGED, SessionRow
 
 OF = "INDEXED BY session_meta_of WHERE scope = ? AND sid = ?"
-ERASE = "DELETE FROM session_meta WHERE scope = ? AND sid = ?"
+ERASE = f"DELETE FROM session_meta {OF}"
 
 
 def put(tx: Tx, session: SessionRow, doc: bytes) -> None:

@@ -123,7 +123,7 @@ class ByMetadata(Contract):
             store.scoped("from").export(session, tmp_path / "out.jsonl")
             store.scoped("to").load(tmp_path / "out.jsonl")
             assert names(store.scoped("to").list_sessions(metadata={"a": 1, "b": LONG})) == ["s"]
-            takeback.copy(blocking(store), tmp_path / "copy.db")
+            takeback.copy(blocking(store.scoped("from")), tmp_path / "copy.db")
             assert not store.verify()
         with takeback.open(tmp_path / "copy.db", scope="from") as copy:
             assert names(copy.list_sessions(metadata={"a": 1, "b": LONG})) == ["s"]
