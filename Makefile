@@ -35,7 +35,7 @@ format: .venv/.ready
 
 # Long runs of the durability promises; SEED=N repeats one exactly.
 crash: .venv/.ready
-	$(RUN) -m pytest tests/crash tests/files/test_apply_faults.py --deep --seed $(SEED) --timeout 7200 -x
+	$(RUN) -m pytest tests/crash tests/files/test_apply_faults.py tests/examples/test_streaming.py --deep --seed $(SEED) --timeout 7200 -x
 
 # Takeback, the physical limit and the peers, interleaved in one run; writes docs/benchmarks.md.
 bench: .venv-bench/.ready

@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_overloads
 
-from takeback.client import agent, attachments, documents, rewind, session, state, store, streams, tools, workspace
+from takeback.client import agent, documents, rewind, session, state, store, streams, tools, workspace
+from takeback.model import attachment
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "takeback" / "aio.py"
@@ -32,7 +33,7 @@ HANDLES: dict[str, type] = {
     "Stream": streams.Stream,
     "Rewind": rewind.Rewind,
     "Workspace": workspace.Workspace,
-    "Attachment": attachments.Attachment,
+    "Attachment": attachment.Attachment,
     "Documents": documents.Documents,
 }
 ENTERED = {"Session", "Stream"}  # results that ``async with`` can enter without an ``await`` before
@@ -345,11 +346,11 @@ def write_class(name: str, cls: type, seen: set[str]) -> str:
     """Return the source of a class's twin."""
     parts = [[f"def __init__(self, portal: Portal, sync: {name}) -> None:", "self._portal, self._sync = portal, sync"]]
     if name == "Store":
-        parts[0].append("sync._attachment = lambda given: AsyncAttachment(portal, Attachment(sync, given))")
+        parts[0].append("sync._attachment.wrap = partial(AsyncAttachment, portal)")
     declared = dict(annotated(cls))
     parts += [attribute(each, how, f"As the blocking ``{name}`` holds it.", seen) for each, how in declared.items()]
     for member, value in members(cls):
-        if member in declared:
+        if member in declared or isinstance(value, classmethod):
             continue
         if isinstance(value, property):
             returns = signature_of(value.fget).return_annotation  # type: ignore[arg-type]
@@ -364,7 +365,7 @@ def write_class(name: str, cls: type, seen: set[str]) -> str:
             parts.append(method(name, member, value, seen))
     parts += _special(name, cls)
     body = "\n\n".join(_indented(lines) for lines in parts)
-    return f'class Async{name}:\n    """{inspect.getdoc(cls)}"""\n\n{body}\n'
+    return f'class Async{name}(Bound):\n    """{inspect.getdoc(cls)}"""\n\n{body}\n'
 
 
 def _special(name: str, cls: type) -> list[list[str]]:
@@ -411,6 +412,7 @@ def imports(seen: set[str]) -> str:
     lines += ["from asyncio import CancelledError"]
     lines += [f"from .{cls.__module__.removeprefix('takeback.')} import {name}" for name, cls in HANDLES.items()]
     lines += ["from functools import partial", "from .client.open import LOCK_TIMEOUT, open_store"]
+    lines += ["from .model import Bound"]
     lines += ["from .portal import AsyncReader, Opening, Portal, unwrap, wrapped"]
     return "\n".join(lines)
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
         aopen,
     )
     from .client.agent import Agent
-    from .client.attachments import Attachment
     from .client.copying import copy
     from .client.documents import Documents
     from .client.open import migrate, salvage
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from .model.approval import Approval
+    from .model.attachment import Attachment
     from .model.branch import Branch
     from .model.capture import Capture
     from .model.checkpoint import Checkpoint
@@ -196,7 +196,6 @@ __all__ = [
 # The module of each name. Names are loaded on first use, so that a command that only lists sessions starts instantly.
 _WHERE = {
     "client.agent": "Agent",
-    "client.attachments": "Attachment",
     "client.copying": "copy",
     "client.documents": "Documents",
     "client.open": "migrate salvage open",
@@ -214,6 +213,7 @@ _WHERE = {
     "errors": "Ambiguous BackendError Busy Closed Conflict Corrupt Error Invalid LeaseLost NotFound SchemaTooNew"
     " StorageFull Unsupported",
     "model.approval": "Approval",
+    "model.attachment": "Attachment",
     "model.branch": "Branch",
     "model.capture": "Capture",
     "model.checkpoint": "Checkpoint",

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, BinaryIO, Literal, Unpack, overload
 
 from .client.agent import Agent
-from .client.attachments import Attachable, Attachment
+from .client.attachments import Attachable
 from .client.documents import Documents
 from .client.open import LOCK_TIMEOUT, open_store
 from .client.points import Point
@@ -32,7 +32,9 @@ from .client.workspace import Workspace
 from .clock import Clock
 from .context.tokens import Count
 from .context.value import Context
+from .model import Bound
 from .model.approval import Approval
+from .model.attachment import Attachment
 from .model.branch import Branch
 from .model.capture import Capture
 from .model.checkpoint import Checkpoint
@@ -60,12 +62,12 @@ from .presence import Holder
 from .storage.base import Capabilities
 
 
-class AsyncStore:
+class AsyncStore(Bound):
     """An open store, seen from one scope; a context manager that any thread may use."""
 
     def __init__(self, portal: Portal, sync: Store) -> None:
         self._portal, self._sync = portal, sync
-        sync._attachment = lambda given: AsyncAttachment(portal, Attachment(sync, given))
+        sync._attachment.wrap = partial(AsyncAttachment, portal)
 
     @property
     def scope(self) -> str:
@@ -380,7 +382,7 @@ class AsyncStore:
     def directory_session(
         self, path: str | PathLike[str], *, agent: str = "main", wait: float = 0
     ) -> Opening[AsyncSession]:
-        """Return the session of a directory, creating it if it is new; the directory must exist then.
+        """Return the session of a directory, creating it if it is new; the directory must exist.
 
         Symbolic links lead to the same session, and a directory that was moved keeps its own. ``wait`` is how many
         seconds entering it waits for whoever runs it, before it raises ``Busy``.
@@ -495,12 +497,22 @@ class AsyncStore:
             self._portal, await self._portal.run(lambda: self._sync.restore_checkpoint(checkpoint, take_over=take_over))
         )
 
-    async def list_checkpoints(self, of: str | AsyncAgent | AsyncSession) -> list[Checkpoint]:
-        """List the checkpoints of an agent or session in the order they were taken.
+    async def list_checkpoints(
+        self,
+        of: str | AsyncAgent | AsyncSession,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        newest: bool = False,
+    ) -> Page[Checkpoint]:
+        """List the checkpoints of an agent or session in the order they were taken, or with ``newest`` the other way.
 
-        A string is looked up as the id of an agent, then of a session, then of an agent in the trash.
+        A string is looked up as the id of an agent, then of a session, then of an agent in the trash. Without a
+        ``limit`` all of them are listed; else pass the page's cursor to get the next page.
         """
-        return await self._portal.run(lambda: self._sync.list_checkpoints(unwrap(of)))
+        return await self._portal.run(
+            lambda: self._sync.list_checkpoints(unwrap(of), limit=limit, cursor=cursor, newest=newest)
+        )
 
     async def get_checkpoint(self, id: str) -> Checkpoint:
         """Return a checkpoint of an agent or session by its id."""
@@ -680,6 +692,7 @@ class AsyncStore:
         *,
         format: str = "jsonl",
         subagents: bool = True,
+        documents: bool = False,
         tools: str = "short",
         secrets: str = "mask",
         at: Point | None = None,
@@ -688,9 +701,10 @@ class AsyncStore:
         """Write sessions (handles or ids) to a file, which appears complete or not at all, or to an open binary file.
 
         ``jsonl`` is the lossless form that ``load`` reads back; likely secrets in it are only counted, never masked. It
-        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on. ``markdown`` and
-        ``html`` render one session as a document: ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask``
-        or ``keep``, and the document ends at the point ``at``.
+        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on; with ``documents``
+        also the documents of this scope (``docs``). ``markdown`` and ``html`` render one session as a document:
+        ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask`` or ``keep``, and the document ends
+        at the point ``at``.
         """
         return await self._portal.run(
             lambda: self._sync.export(
@@ -698,6 +712,7 @@ class AsyncStore:
                 to,
                 format=format,
                 subagents=subagents,
+                documents=documents,
                 tools=tools,
                 secrets=secrets,
                 at=at,
@@ -719,7 +734,8 @@ class AsyncStore:
         Loaded sessions have no workspace, whatever the file says, and no directory gets its timeline from a file; with
         ``workspace`` those that had one get that one. A name that is taken gets `` (2)`` appended. A session that is
         here already keeps its place and gets what is new. One that was changed on both sides raises ``Conflict``, after
-        everything else is loaded. ``progress`` is called with the number of lines read.
+        everything else is loaded. A document of the file whose name is taken here by another one is left out.
+        ``progress`` is called with the number of lines read.
         """
         return await self._portal.run(
             lambda: self._sync.load(path, workspace=workspace, dry_run=dry_run, progress=progress)
@@ -737,7 +753,7 @@ class AsyncStore:
         await self.close()
 
 
-class AsyncAgent:
+class AsyncAgent(Bound):
     """An agent as last read; ``refresh`` reads it again."""
 
     def __init__(self, portal: Portal, sync: Agent) -> None:
@@ -823,7 +839,7 @@ class AsyncAgent:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncAgentState:
+class AsyncAgentState(Bound):
     """The state of an agent; only restoring a checkpoint of the agent takes it back."""
 
     def __init__(self, portal: Portal, sync: AgentState) -> None:
@@ -875,7 +891,7 @@ class AsyncAgentState:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncSession:
+class AsyncSession(Bound):
     """One conversation of an agent; ``with session:`` runs it, and each write is durable when its call returns."""
 
     def __init__(self, portal: Portal, sync: Session) -> None:
@@ -1182,9 +1198,14 @@ class AsyncSession:
         """List all branches, oldest first, except those whose fork was undone."""
         return await self._portal.run(lambda: self._sync.branches())
 
-    async def checkpoints(self) -> list[Checkpoint]:
-        """List the session's checkpoints in the order they were taken."""
-        return await self._portal.run(lambda: self._sync.checkpoints())
+    async def checkpoints(
+        self, *, limit: int | None = None, cursor: str | None = None, newest: bool = False
+    ) -> Page[Checkpoint]:
+        """List the session's checkpoints in the order they were taken, or with ``newest`` from the last one on.
+
+        Without a ``limit`` all of them; else pass the page's cursor to get the next page.
+        """
+        return await self._portal.run(lambda: self._sync.checkpoints(limit=limit, cursor=cursor, newest=newest))
 
     async def get_checkpoint(self, id_or_name: str) -> Checkpoint:
         """Return a checkpoint by its id, or the newest with that name."""
@@ -1974,7 +1995,7 @@ class AsyncSession:
         await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
 
 
-class AsyncSessionState:
+class AsyncSessionState(Bound):
     """The state of a session; a rewind takes it back too."""
 
     def __init__(self, portal: Portal, sync: SessionState) -> None:
@@ -2026,7 +2047,7 @@ class AsyncSessionState:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncToolRun:
+class AsyncToolRun(Bound):
     """One run of a tool, as a context manager; an exception inside is stored as the call's error and re-raised."""
 
     def __init__(self, portal: Portal, sync: ToolRun) -> None:
@@ -2073,7 +2094,7 @@ class AsyncToolRun:
         await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
 
 
-class AsyncStream:
+class AsyncStream(Bound):
     """An answer that is being written: ``with session.stream() as stream: stream.write(delta)``."""
 
     def __init__(self, portal: Portal, sync: Stream) -> None:
@@ -2098,7 +2119,11 @@ class AsyncStream:
         return await self._portal.run(lambda: self._sync.flush())
 
     async def finish(self, message: Any = None, usage: Any = None) -> Message:
-        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it."""
+        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it.
+
+        The chunks of a Gemini stream are given as a list and become one message. Of chunks that are only the end of
+        the answer, what was written before them is kept too.
+        """
         return await self._portal.run(lambda: self._sync.finish(message, usage))
 
     async def cancel(self) -> Message | None:
@@ -2120,7 +2145,7 @@ class AsyncStream:
         await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
 
 
-class AsyncRewind:
+class AsyncRewind(Bound):
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
     ``workspace`` is the directory that changes. Left alone are: ``kept``, paths changed from outside; ``others``, paths
@@ -2272,7 +2297,7 @@ class AsyncRewind:
         return str(self._sync)
 
 
-class AsyncWorkspace:
+class AsyncWorkspace(Bound):
     """A directory as a store knows it; ``store.workspace(path)`` returns one. ``path`` is its real path."""
 
     def __init__(self, portal: Portal, sync: Workspace) -> None:
@@ -2322,8 +2347,11 @@ class AsyncWorkspace:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncAttachment:
-    """One attachment of a message, as stored: bytes in the store, or a URL."""
+class AsyncAttachment(Bound):
+    """One attachment of a message, as stored: bytes in the store, or a URL.
+
+    One that was pickled, encoded or made from a dict has left its store: it still says what it is, and its message
+    in the store still has it with its content."""
 
     def __init__(self, portal: Portal, sync: Attachment) -> None:
         self._portal, self._sync = portal, sync
@@ -2363,6 +2391,10 @@ class AsyncAttachment:
         """As the blocking ``Attachment`` holds it."""
         return self._sync.url
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data: times in RFC 3339, bytes as ``{"$bytes": base64}``."""
+        return self._sync.to_dict()
+
     def open(self) -> AsyncReader:
         """Open the content for reading, one chunk in memory at a time; raises ``Corrupt`` if a chunk is damaged."""
         return AsyncReader(self._portal, self._sync.open)
@@ -2371,15 +2403,11 @@ class AsyncAttachment:
         """Read the whole content."""
         return await self._portal.run(lambda: self._sync.read())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return self._sync.to_dict()
-
     def __repr__(self) -> str:
         return f"<Async{repr(self._sync)[1:]}"
 
 
-class AsyncDocuments:
+class AsyncDocuments(Bound):
     """The documents of one namespace; every method reads or writes the store."""
 
     def __init__(self, portal: Portal, sync: Documents) -> None:

@@ -41,6 +41,19 @@ def _plainly(value: object) -> bytes | None:
         return None
 
 
+def plain(value: object) -> Any:
+    """Return the JSON data that ``encode`` would write."""
+    return _shallow(value)
+
+
+def unescaped(value: Any) -> Any:
+    """Return the value that JSON data stands for; damaged escapes raise ``Invalid``."""
+    try:
+        return _fancy(value)
+    except Corrupt as error:
+        raise Invalid(str(error)) from error
+
+
 def canonical(value: object) -> bytes:
     """Encode a value with sorted keys, so that equal values give equal bytes."""
     return _encode_sorted(_shallow(value))

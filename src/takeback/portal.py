@@ -19,6 +19,7 @@ from typing import IO, Any, Generic, NamedTuple, TypeVar
 from .client.handle import Write
 from .client.waiting import stopped
 from .errors import Closed, Error
+from .model import Bound
 from .model.page import Page
 from .storage.base import Backend, Op, Tx
 
@@ -271,7 +272,7 @@ class Opening(Generic[T]):
         await self._opened.__aexit__(kind, error, trace)  # type: ignore[union-attr]
 
 
-class AsyncReader:
+class AsyncReader(Bound):
     """Content read as a stream: with ``async with`` and ``await read(n)``, or piece by piece with ``async for``."""
 
     def __init__(self, portal: Portal, opening: Callable[[], IO[bytes]]) -> None:

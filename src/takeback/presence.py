@@ -16,13 +16,14 @@ import msgspec
 
 from .clock import to_datetime
 from .ids import new_id
+from .model import Portable
 
 BEAT_SECONDS = 5.0  # between two heartbeats
 SILENT_SECONDS = 30.0  # without a heartbeat, a holder on another machine is shown as gone
 LONG_SECONDS = 600.0  # the same, for one that sends no regular heartbeats
 
 
-class Holder(msgspec.Struct, frozen=True, omit_defaults=True):
+class Holder(Portable, msgspec.Struct, frozen=True, omit_defaults=True):
     """A process that holds something: where it runs, and when it started."""
 
     id: str

@@ -7,8 +7,9 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
-from takeback import Session
+from takeback import Invalid, Session
 from takeback import providers as forms
 from takeback.context.value import Context
 from takeback.model.message import Message, encode_raw
@@ -23,10 +24,22 @@ _FINISHED = ("wants a conversation that ends with the user", "wants contents tha
 
 def context_of(session: Session, provider: str, **options: Any) -> Context:
     """Return a context that is valid, the same at a second look, and nothing that a store could not hold."""
-    found = session.context(provider, **options)
+    found, again = session.context(provider, **options), session.context(provider, **options)
     require_valid(found)
-    assert dumped(session.context(provider, **options).request()) == dumped(found.request())
+    assert as_sent(again) == as_sent(found)
+    if asks(found):
+        assert dumped(again.request()) == dumped(found.request())
     return found
+
+
+def as_sent(context: Context) -> bytes:
+    """Write what a context sends, whether there is anything to ask or not."""
+    return dumped([context.provider, context.model, context.system, context.messages])
+
+
+def asks(context: Context) -> bool:
+    """Return whether there is anything to send: instructions alone are not."""
+    return any(message.get("role") != "developer" for message in context.messages)
 
 
 def dumped(value: Any) -> bytes:
@@ -41,11 +54,13 @@ def _spelled(value: object) -> str:
 
 
 def require_valid(context: Context, *, sdk: bool = True, finished: bool = True) -> None:
-    """Check a context by its provider's rules and types; without a single message there is no request to check.
+    """Check a context by its provider's rules and types; where nothing is asked there is no request to check.
 
     Unless ``finished``, the conversation must end so that every model answers it.
     """
-    if not context.messages:
+    if not asks(context):
+        with pytest.raises(Invalid, match="nothing to send"):
+            context.request()
         return
     request = context.request()
     dumped(request)

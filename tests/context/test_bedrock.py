@@ -166,7 +166,7 @@ def test_fields_of_others_are_left_out(session: Session) -> None:
     session.append(message("user", {"text": "Go"}), message("assistant", use("a", signature="x")))
     context = context_of(session, "bedrock")
     assert context.messages[1] == message("assistant", use("a"))
-    assert "left out fields that bedrock does not know (message 2)" in context.repairs
+    assert "left out fields that bedrock does not know: signature (message 2)" in context.repairs
 
 
 def test_a_response_counts_and_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -505,15 +505,20 @@ def test_fields_and_blocks_of_other_programs_are_left_out(session: Session) -> N
     assert context.messages[-2] == anthropic_calling("toolu_1")
     assert context.repairs == (
         "left out toolCall, which anthropic does not know (message 2)",
-        "left out fields that anthropic does not know (message 3)",
+        "left out fields that anthropic does not know: own, name (message 3)",
     )
 
 
-def test_what_anthropic_said_itself_is_trusted(session: Session) -> None:
+@pytest.mark.trial("T64")
+def test_what_looks_like_an_answer_of_anthropics_may_have_fields_of_others(session: Session) -> None:
+    """Gateways and programs add theirs to what the API said; nobody can tell who added what."""
     session.user("Go")
     new = {"type": "text", "text": "A", "a_field_of_tomorrow": 1}
     session.append({"type": "message", "role": "assistant", "content": [new], "stop_reason": "end_turn", "model": "m"})
-    assert session.context("anthropic").messages[-1]["content"] == [new]
+    context = context_of(session, "anthropic")
+    assert context.messages[-1]["content"] == [{"type": "text", "text": "A"}]
+    assert context.repairs == ("left out fields that anthropic does not know: a_field_of_tomorrow (message 2)",)
+    assert session.messages()[-1].content == [new]
 
 
 @pytest.mark.parametrize("provider", ["openai-chat", "openai-responses"])
@@ -704,3 +709,6 @@ def test_a_field_that_codex_keeps_for_itself_is_not_sent(session: Session) -> No
     session.append({"type": "message", "role": "user", "content": [part], **own})
     context = context_of(session, "openai-responses")
     assert context.messages == [{"type": "message", "role": "user", "content": [part]}]
+    assert context.repairs == (
+        "left out fields that openai-responses does not know: internal_chat_message_metadata_passthrough (message 1)",
+    )

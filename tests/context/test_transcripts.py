@@ -24,7 +24,7 @@ from takeback.model.entry import CALL, Entry
 from takeback.model.message import Message
 from takeback.model.work import Compaction
 
-from ._checks import ALL, dumped, kept, require_valid
+from ._checks import ALL, as_sent, dumped, kept, require_valid
 from ._teller import MODELS
 from ._transcripts import damaged, play
 
@@ -144,7 +144,7 @@ def test_a_store_says_the_same_and_is_not_changed_by_looking(
 def asked(session: Session) -> list[bytes]:
     """Ask for all contexts of a session, and check that this changes nothing."""
     was = session.refresh().revision, [*session._store.events()], [*session.entries()]
-    found = [dumped(session.context(provider, model=model).request()) for provider in ALL for model in _ASKED[provider]]
+    found = [as_sent(session.context(provider, model=model)) for provider in ALL for model in _ASKED[provider]]
     assert (session.refresh().revision, [*session._store.events()], [*session.entries()]) == was
     return found
 
@@ -159,5 +159,5 @@ def cuts_agree(session: Session) -> int:
             found = session.context(provider)
             require_valid(found, sdk=False)
             if session.agent_id != "main":
-                assert dumped(found.request()) == dumped(part.context(provider).request())
+                assert as_sent(found) == as_sent(part.context(provider))
     return len(ALL) * len(entries)

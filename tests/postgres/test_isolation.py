@@ -20,9 +20,8 @@ import pytest
 
 import _postgres
 import takeback
-from takeback import Conflict, Error, Invalid, NotFound, Purged, Session, Store
+from takeback import Attachment, Conflict, Error, Invalid, NotFound, Purged, Session, Store
 from takeback.client.agent import Agent
-from takeback.client.attachments import Attachment
 from takeback.client.streams import Stream
 from takeback.client.tools import ToolRun
 from takeback.ops.streams import Piece
@@ -337,7 +336,7 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
         x.s.user("mine", id="m1")
         refused(lambda: x.s.user("reply", parent_id=x.a.reply.id))
         refused(lambda: x.s.user("x", attachments=[{"hash": x.a.attachment.hash}]))
-        refused(lambda: x.s.user("x", attachments=[Attachment(x.b, x.a.attachment.to_dict())]))
+        refused(lambda: x.s.user("x", attachments=[x.b._attachment(x.a.attachment.to_dict())]))
 
     def attach(x: Any) -> None:
         message = x.s.user("the same bytes", attachments=[x.a.data])
@@ -533,9 +532,9 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
         "Workspace.preview_undo": lambda x: nothing_done(x.b.workspace(x.a.place).preview_undo),
         "Workspace.preview_redo": lambda x: nothing_done(x.b.workspace(x.a.place).preview_redo),
         **{f"Stream.{name}": (lambda x, call=call: refused(lambda: call(stream(x)))) for name, call in streams.items()},
-        "Attachment.open": lambda x: refused(lambda: Attachment(x.b, x.a.attachment.to_dict()).open().read()),
-        "Attachment.read": lambda x: refused(Attachment(x.b, x.a.attachment.to_dict()).read),
-        "Attachment.to_dict": lambda x: _same(Attachment(x.b, x.a.attachment.to_dict()), x.a.attachment),
+        "Attachment.open": lambda x: refused(lambda: x.b._attachment(x.a.attachment.to_dict()).open().read()),
+        "Attachment.read": lambda x: refused(x.b._attachment(x.a.attachment.to_dict()).read),
+        "Attachment.to_dict": lambda x: _same(x.b._attachment(x.a.attachment.to_dict()), x.a.attachment),
     }
 
 

@@ -48,10 +48,27 @@ def rich(store: Store) -> Store:
     talk.user("with a key", idempotency_key="once")
     _moves(store, talk)
     _others(store, talk)
+    _documents(store)
     anna = store.scoped("anna")
+    anna.docs("kept").put("k", "in another scope")
     anna.create_session("talk", agent="coder").user("in another scope", attachments=[b"attached " * 9])
     talk.refresh().user("the end")
     return store
+
+
+NAMESPACES: tuple[Any, ...] = ("kept", ("a", "b"), "n")
+
+
+def _documents(store: Store) -> None:
+    docs = store.docs("kept")
+    docs.put("small", 1, idempotency_key="document")
+    docs.put("small", {"n": 2})
+    docs.put("large", random.Random(4).randbytes(2_500_000))
+    docs.put("short-lived", "x", ttl=0.001)
+    docs.put("gone", 1)
+    docs.delete("gone")
+    store.docs(("a", "b")).put("k", ["x" * 70_000], ttl=10**6)
+    store.put_content(b"linked by nothing")
 
 
 def _agents(store: Store) -> None:
@@ -150,6 +167,7 @@ def view(store: Store) -> dict[Any, Any]:
         (agent.to_dict(), [agent.state.at(version) for version in range(1, agent.version + 1)])
         for agent in store.list_agents(limit=1000)
     ]
+    seen["documents"] = [list(store.docs(each).list(limit=1000)) for each in NAMESPACES]
     counted = store.stats()
     names = [
         name for name in counted.__struct_fields__ if name not in ("total_bytes", "checkpoints")

@@ -105,8 +105,22 @@ def build(path: Path) -> Path:
         last = store.create_session("last", agent="other")
         last.user("the end")
         last.tag("late")
+        _put_documents(store)
     _add_files(path)
     return path
+
+
+def _put_documents(store: takeback.Store) -> None:
+    """Put documents: small, large, deleted, in two scopes; the last change of the store is another one."""
+    docs = store.docs(("users", "ann"))
+    docs.put("small", {"a": 1}, idempotency_key="document")
+    docs.put("small", {"a": 2}, ttl=10**8)
+    docs.put("large", random.Random(3).randbytes(70_000))
+    docs.put("large text", ["x" * 70_000])
+    docs.put("gone", 1)
+    docs.delete("gone")
+    store.scoped("elsewhere").docs("n").put("k", b"bytes")
+    store.get_session("last").user("behind the documents")
 
 
 def _add_timeline(store: takeback.Store, folder: Path) -> None:
@@ -216,6 +230,9 @@ class Everything:
     def workspace(self, workspace: stream.WorkspaceRecord) -> int:
         return 0
 
+    def document(self, document: stream.DocumentRecord) -> bool:
+        return True
+
 
 # Columns that are local to a store, or that a store computes for itself.
 _LOCAL = {
@@ -236,7 +253,20 @@ _LOCAL = {
         "past",
     ),
     *("calls", "depth", "jump", "jump_seq", "tip_seq", "tip_hash", "undoes", "undone_by", "checkpoint", "checksum"),
-    *("position", "branches", "fork", "wid", "owed", "over", "by", "authors"),
+    *(
+        "position",
+        "branches",
+        "fork",
+        "wid",
+        "owed",
+        "over",
+        "by",
+        "authors",
+        "did",
+        "base_version",
+        "base_ms",
+        "base_hidden",
+    ),
 }
 
 
@@ -422,6 +452,8 @@ _SEEN = "blob_id = (SELECT blob_id FROM blob WHERE hash = (SELECT root FROM scan
 _HELD = "blob_id = (SELECT blob_id FROM blob WHERE hash = '" + sha256(b"theirs").hexdigest() + "')"
 _TIMELINE = {"workspace": 1, "scan": 8, "operation": 3}
 _ENTRY = {"entry": 1, "lost": 1}
+_DOCUMENT = {"document": 1}
+_IN_DOCUMENT = "blob_id = (SELECT b.blob_id FROM blob b JOIN document d ON d.hash = b.hash WHERE d.did = 2)"
 _KEY = {"idempotency": 1}
 _POINT = {"checkpoint": 1, **_KEY}  # the key of the call that made it goes with it
 _NO_ID = "id = '" + "0" * 25 + "'"
@@ -762,6 +794,61 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "last sent message missing": (_drop("inbox", "n = 3"), {"missing"}, _SENT),
     "all sent messages missing": (_drop("inbox", "n > 0"), {"missing"}, {**_SENT, "inbox": 3, "idempotency": 3}),
     "sent message to nobody": (_insert("inbox", "", 99, 1, "x", None, 0, b"{}", 0), {"inbox"}, {}),
+    "value of a document changed": (
+        _flip("document", "did = 1", "value = x'7b2261223a337d'"),
+        {"document"},
+        _DOCUMENT,
+    ),
+    "value of a document that is no JSON": (_forge("document", "did = 1", "value = x'7b'"), {"document"}, _DOCUMENT),
+    "value of a document longer than a row": (
+        _forge("document", "did = 5", "value = zeroblob(70000), hash = NULL, hidden = 0"),
+        {"document"},
+        _DOCUMENT,
+    ),
+    "value of a document twice": (_forge("document", "did = 2", "value = x'00'"), {"document"}, _DOCUMENT),
+    "document without a value": (_forge("document", "did = 1", "value = NULL"), {"document"}, _DOCUMENT),
+    "document that is gone with a value": (_forge("document", "did = 4", "value = x'00'"), {"document"}, _DOCUMENT),
+    "document of an unknown form": (_forge_packed("document", "did = 1", form="pickle"), {"document"}, _DOCUMENT),
+    "document of a time that cannot be": (
+        _forge_packed("document", "did = 1", updated_ms=1 << 60),
+        {"document"},
+        _DOCUMENT,
+    ),
+    "namespace of a document with an empty part": (
+        _forge("document", "did = 1", "namespace = 'a' || char(31)"),
+        {"document"},
+        _DOCUMENT,
+    ),
+    "key of a document changed": (_flip("document", "did = 1", "key = 'another'"), {"document"}, _DOCUMENT),
+    "version of a document set back": (_forge("document", "did = 1", "version = 1"), {"feed"}, _DOCUMENT),
+    "mark of a document without meaning": (_forge("document", "did = 1", "hidden = 7"), {"document"}, _DOCUMENT),
+    "one bit of the check of a document changed": (
+        _flip("document", "did = 1", "chk = chk + 1 - 2 * (chk & 1)"),
+        {"document"},
+        {},
+    ),
+    "document missing": (_drop("document", "did = 1"), {"missing"}, _DOCUMENT),
+    "last document missing": (_drop("document", "did = (SELECT max(did) FROM document)"), {"missing"}, _DOCUMENT),
+    "blob of a document missing": (
+        _all(_drop("chunk", _IN_DOCUMENT), _drop("blob", _IN_DOCUMENT)),
+        {"missing"},
+        {"blob": 1, "chunk": 1, **_DOCUMENT},
+    ),
+    "blob of a document changed": (
+        _flip("chunk", _IN_DOCUMENT, "data = x'00'"),
+        {"blob"},
+        {"blob": 1, "chunk": 1, **_DOCUMENT},
+    ),
+    "document with content of another form": (
+        _forge_packed("document", "did = 2", form="json"),
+        {"missing", "document"},
+        _DOCUMENT,
+    ),
+    "change of a document missing": (
+        _drop("feed", "session = -1 AND branch = 3"),
+        {"feed"},
+        {},
+    ),
     "change missing": (_drop("feed", "pos = 9"), {"feed"}, {}),
     "change changed": (_flip("feed", "pos = 9", "last_seq = 1"), {"feed"}, {}),
     "change forged": (_forge("feed", "pos = 9", "last_seq = 900"), {"missing"}, {}),

@@ -40,7 +40,15 @@ def test_blocks_that_cannot_run_are_marked_and_counted() -> None:
     assert marked == ["docs/guides/backend.md", "docs/guides/postgres.md"]  # somebody's backend, somebody's server
     known = {"", "python", "console", "sql", "json"}  # SQL is that of SPEC.md, which test_spec.py runs; JSON is shown
     found = {block.info.removesuffix(" not-run") for page in check_docs.pages() for block in check_docs.blocks(page)}
-    assert found <= known
+    assert found - {f"python {name}" for name in check_docs.copies()} <= known
+
+
+@pytest.mark.feature("E6")
+@pytest.mark.trial("T59")
+def test_programs_shown_on_a_page_are_those_that_the_tests_run() -> None:
+    run = [f"examples/streaming_{name}.py" for name in ("anthropic", "openai", "gemini")]  # tests/examples
+    assert [*check_docs.copies()] == run
+    assert check_docs.differing_copies() == []
 
 
 @pytest.mark.feature("E6")

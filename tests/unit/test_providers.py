@@ -17,7 +17,7 @@ pytestmark = pytest.mark.feature("F3")
 
 SOURCE = Path(takeback.__file__).parent
 FOLDERS = {name.replace("-", "_") for name in NAMES}
-MODULES = {"__init__", "form", "glance", "read", "rules", "write"}
+MODULES = {"__init__", "form", "glance", "known", "read", "rules", "write"}
 # What tests is a second opinion: the strict validators are made from the providers' rules, not from what is known here.
 APART = ("providers/", "testing/")
 

@@ -36,6 +36,7 @@ KINDS = {
     "operation": "operation",
     "idempotency": "key",
     "workspace": "workspace",
+    "document": "document",
     **dict.fromkeys(("scan", "touched"), "scan"),
     "agent_checkpoint": "agentpoint",
     "pin": "agentpoint",

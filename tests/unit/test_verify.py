@@ -209,7 +209,7 @@ _ACTIONS = (
 
 
 def _store_action(store: takeback.Store, sessions: list[takeback.Session], rng: random.Random) -> None:
-    chosen, session = rng.randrange(12), rng.choice(sessions)
+    chosen, session = rng.randrange(14), rng.choice(sessions)
     if chosen == 0:
         sessions.append(store.create_session(f"s {rng.getrandbits(60)}", agent=rng.choice("ab"), parent=session.id))
     elif chosen == 1:
@@ -232,8 +232,18 @@ def _store_action(store: takeback.Store, sessions: list[takeback.Session], rng: 
         made = store.list_checkpoints(rng.choice("ab"))
         act = store.restore_checkpoint if chosen == 9 else store.delete_checkpoint
         act(rng.choice(made)) if made else None
+    elif chosen in (11, 12):
+        _put_document(store, rng)
     else:
         store.undo()
+
+
+def _put_document(store: takeback.Store, rng: random.Random) -> None:
+    docs, key = store.docs(rng.choice(("n", ("a", "b")))), rng.choice("xyz")
+    if rng.random() < 0.2:
+        docs.delete(key)
+    value = rng.choice((None, {"n": rng.random()}, b"bytes", rng.randbytes(70_000)))
+    docs.put(key, value, ttl=rng.choice((None, None, 0.001, 1000)))
 
 
 def grow(store: takeback.Store, rng: random.Random, steps: int) -> None:

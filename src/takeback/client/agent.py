@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import codec
 from ..clock import to_datetime
+from ..model import Bound
 from ..ops import agents
 from . import state
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .store import Store
 
 
-class Agent:
+class Agent(Bound):
     """An agent as last read; ``refresh`` reads it again."""
 
     def __init__(self, store: Store, seen: agents.AgentRow) -> None:

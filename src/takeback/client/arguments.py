@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import codec
 from ..clock import to_datetime
 from ..errors import Invalid
+from ..model.page import Page
+
+T = TypeVar("T")
 
 MAX_NAME = 1000
 
@@ -133,3 +136,19 @@ def flag(value: object, *, what: str, optional: bool = False) -> None:
     """Check a boolean; None only where that means either."""
     if not isinstance(value, bool) and not (optional and value is None):
         raise Invalid(f"{what} must be True or False{', or None for both' if optional else ''}, not {value!r:.40}")
+
+
+def portion(limit: int | None, cursor: str | None) -> tuple[int | None, int | None]:
+    """Check the limit and the cursor of a list that is ordered by one number."""
+    if limit is not None:
+        whole(limit, what="limit", low=1, high=10_000)
+    from ..ops import feed  # few lists have pages of this sort
+
+    return limit, None if cursor is None else feed.parse_cursor(cursor, 1)[0]
+
+
+def page_of(found: Sequence[T], more: int | None) -> Page[T]:
+    """Return a page of such a list; ``more`` is the number after which the next one begins."""
+    from ..ops import feed
+
+    return Page(found, None if more is None else feed.cursor((more,)))

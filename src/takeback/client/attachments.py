@@ -13,8 +13,9 @@ from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from .. import codec
-from ..errors import Closed, Invalid, NotFound, Unsupported
+from ..errors import Closed, Invalid, NotFound
 from ..files import contents
+from ..model import attachment
 from ..ops import blobs
 from . import arguments
 
@@ -26,56 +27,17 @@ _CODE = frozenset({"application/json", "application/javascript", "application/x-
 _PIECE = 1 << 20
 
 
-class Attachment:
-    """One attachment of a message, as stored: bytes in the store, or a URL."""
-
-    id: str
-    type: str
-    name: str | None
-    mime_type: str | None
-    size: int | None
-    hash: str | None
-    url: str | None
-
-    def __init__(self, store: Store, given: Mapping[str, Any]) -> None:
-        self._store = store
-        self.id = given["id"]
-        self.type = given["type"]
-        self.name = given.get("name")
-        self.mime_type = given.get("mime_type")
-        self.size = given.get("size")
-        self.hash = given.get("hash")
-        self.url = given.get("url")
-
-    def open(self) -> IO[bytes]:
-        """Open the content for reading, one chunk in memory at a time; raises ``Corrupt`` if a chunk is damaged."""
-        if self.hash is None:
-            raise Unsupported(f"Takeback does not fetch URLs; fetch {self.url!r} yourself", capability="fetch")
-        return io.BufferedReader(_Stored(self._store, self.hash), _PIECE)
-
-    def read(self) -> bytes:
-        """Read the whole content."""
-        with self.open() as stream:
-            return stream.read()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        names = ("id", "type", "name", "mime_type", "size", "hash", "url")
-        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Attachment) and self.to_dict() == other.to_dict()
-
-    def __hash__(self) -> int:
-        return hash(self.id)
-
-    def __repr__(self) -> str:
-        size = self.url if self.size is None else f"{self.size:,} B"
-        return f"<Attachment {' '.join(filter(None, (self.type, self.name, size)))}>"
+if TYPE_CHECKING:
+    Attachable: TypeAlias = (
+        bytes | bytearray | str | os.PathLike[str] | IO[bytes] | Mapping[str, Any] | attachment.Attachment
+    )
+else:  # ``typing.get_type_hints`` on the methods that take one must not load the class
+    Attachable = Any
 
 
-# Evaluated here, so that ``typing.get_type_hints`` works on the methods that take it.
-Attachable: TypeAlias = bytes | bytearray | str | os.PathLike[str] | IO[bytes] | Mapping[str, Any] | Attachment
+def open_content(store: Any, content_hash: str) -> IO[bytes]:
+    """Open content of a store for reading, one chunk in memory at a time."""
+    return io.BufferedReader(_Stored(store, content_hash), _PIECE)
 
 
 class _Stored(io.RawIOBase):
@@ -106,7 +68,7 @@ def store(store: Store, given: Attachable) -> dict[str, Any]:
     """Store the content of an attachment and return its record."""
     said: dict[str, Any] = {}
     source: Any = getattr(given, "_sync", given)  # an async attachment wraps a blocking one
-    if isinstance(source, Attachment):
+    if isinstance(source, attachment.Attachment):
         said, source = source.to_dict(), _elsewhere(store, source)
     elif isinstance(source, Mapping):
         said, source = _described(source)
@@ -148,12 +110,13 @@ def _described(given: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     return said, source
 
 
-def _elsewhere(store: Store, given: Attachment) -> Any:
+def _elsewhere(store: Store, given: attachment.Attachment) -> Any:
     """Return where to read an attachment of another store or scope; None if its content is here, or a URL."""
     if given.hash is None:
         return given.url
-    if given._store._backend is store._backend and given._store.scope == store.scope:
-        return None
+    there = None if given._home is None else given._home.store
+    if there is None or (there._backend is store._backend and there.scope == store.scope):
+        return None  # of one that left its store the hash is known, and its content may be here
     return given.open()
 
 

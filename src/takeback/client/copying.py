@@ -58,28 +58,54 @@ def copy(
     in the source raises ``Corrupt``. Leases, unfinished answers and unreceived messages stay behind. A timeline of a
     workspace that went on in both stores stays as it is in each, and ``left_out`` says so.
 
+    Documents come with a whole store or a scope. One that was put in both stores raises ``Conflict`` likewise, unless
+    the destination's came by a copy and was not put since.
+
     With ``sessions`` (handles or ids in the source's scope) only those are copied, with their sub-agents unless
     ``subagents`` is False, and with what they depend on: the sessions they were forked from, those above them, their
-    agents, and the scans of workspaces that were made for them. An agent that differs in the destination stays as it is
-    there, and ``left_out`` says so.
+    agents, and the scans of workspaces that were made for them; no documents. An agent that differs in the destination
+    stays as it is there, and ``left_out`` says so.
     """
     wanted = None if sessions is None else [_session_id(each) for each in arguments.many(sessions, what="sessions")]
     arguments.flag(subagents, what="subagents")
     with ExitStack() as stack:
         source, target = _opened(src, stack, read_only=True), _opened(dst, stack, read_only=False)
         _require_two(source, target)
-        run = _Copy(_seen_by(source), target._backend.scoped(None), target._clock.now_ms, progress)
-        return run.run(source_of(source, wanted, subagents=subagents, read=run.read), chosen=wanted is not None)
+        return _copied(source, target, wanted, progress, subagents=subagents)
+
+
+def copy_file(judged: Store, target: Store, sessions: Iterable[str]) -> Copied:
+    """Copy what a file held: its sessions, and those of its documents whose names are not taken here."""
+    return _copied(judged, target, sessions, None, subagents=False, documents=True)
+
+
+def _copied(
+    source: Store,
+    target: Store,
+    wanted: Iterable[str] | None,
+    progress: Progress | None,
+    *,
+    subagents: bool,
+    documents: bool = False,
+) -> Copied:
+    run = _Copy(_seen_by(source), target._backend.scoped(None), target._clock.now_ms, progress)
+    records = source_of(source, wanted, subagents=subagents, documents=documents, read=run.read)
+    return run.run(records, chosen=wanted is not None)
 
 
 def source_of(
-    store: Store, wanted: Iterable[str] | None, *, subagents: bool, read: Callable[[Op[Any]], Any] | None = None
+    store: Store,
+    wanted: Iterable[str] | None,
+    *,
+    subagents: bool,
+    documents: bool = False,
+    read: Callable[[Op[Any]], Any] | None = None,
 ) -> Source:
     """Return the records of a store's scope, or of the chosen sessions; of all scopes for an unscoped handle."""
     reader = read or _seen_by(store).read
     if wanted is None:
         return Source(reader, scope=store.scope or None)
-    return Source(reader, choice=reader(chooser(store.scope, wanted, subagents=subagents)))
+    return Source(reader, choice=reader(chooser(store.scope, wanted, subagents=subagents, documents=documents)))
 
 
 def _seen_by(store: Store) -> Backend:
@@ -129,9 +155,7 @@ class _Copy:
     def run(self, source: Source, *, chosen: bool) -> Copied:
         """Copy every record of a source."""
         # Chosen sessions may go to a store with agents of its own; a whole store must bring its agents along.
-        self._sink = sink = Sink(
-            self._to, now_ms=self._now_ms, read=self.read, leave_agents=chosen, tell=lambda: self._tell()
-        )
+        self._sink = sink = Sink(self._to, now_ms=self._now_ms, read=self.read, leave=chosen, tell=lambda: self._tell())
         self._totals = source.totals()
         self._enter("agents")
         for record in _blamed(source.records(sink)):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Error, Invalid, NotFound
 from ..files import contents
-from ..model import document, page
+from ..model import Bound, document, page
 from ..ops import blobs, documents
 from ..storage.runner import FREEING, FREEING_ALONE
 from . import arguments
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .base import StoreBase
 
 
-class Documents:
+class Documents(Bound):
     """The documents of one namespace; every method reads or writes the store."""
 
     def __init__(self, store: StoreBase, namespace: object) -> None:

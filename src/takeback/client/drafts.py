@@ -38,7 +38,7 @@ def drafts(store: Store, items: Iterable[Any]) -> list[Draft]:
     found = list[Draft]()
     for item in items:
         kind = type(item)
-        if (kind is dict or kind is Said) and len(item) == 2 and "role" in item and type(item.get("content")) is str:
+        if (kind is dict or kind is Said) and len(item) == 2 and type(item.get("content")) is str and _is_ours(item):
             found.append(messages_.text_draft(item))
         elif kind is dict:
             found += _recognised(store, item)
@@ -55,6 +55,11 @@ def drafts(store: Store, items: Iterable[Any]) -> list[Draft]:
         else:
             found += _recognised(store, item)
     return found
+
+
+def _is_ours(item: dict[str, Any]) -> bool:
+    """Whether a role and a text are nobody's own: a developer's message is OpenAI's, and has to stay one."""
+    return "role" in item and item["role"] != "developer"
 
 
 def _at_ms(created_at: object) -> int | None:
@@ -117,7 +122,8 @@ def _draft(store: Store, item: Any) -> Draft:
 def _copied(store: Store, message: Message) -> Draft:
     """Copy a message of any session into a draft; it gets a new id, and its attachments come along."""
     left = ("id", "parent_id", "tool_name", "answers", "attachments", "content_at")
-    body = {key: value for key, value in msgspec.to_builtins(message.body).items() if key not in left}
+    said = msgspec.to_builtins(message.body, builtin_types=(bytes,))
+    body = {key: value for key, value in said.items() if key not in left}
     if message.body.attachments:
         body["attachments"] = [attachments.store(store, each) for each in message.attachments]
     if message.body.form is None:

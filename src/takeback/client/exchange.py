@@ -33,6 +33,7 @@ def export(
     *,
     format: str,
     subagents: bool,
+    documents: bool,
     tools: str,
     secrets: str,
     at: Point | None,
@@ -46,10 +47,13 @@ def export(
     _require_one_of(tools, _TOOLS, what="tools")
     _require_one_of(secrets, _SECRETS, what="secrets")
     arguments.flag(subagents, what="subagents")
+    arguments.flag(documents, what="documents")
     if format == LINES:
         if at is not None:
             raise Invalid("jsonl always holds whole sessions; at= is only for markdown and html")
-        return write_lines(store, ids, target, subagents=subagents, progress=progress)
+        return write_lines(store, ids, target, subagents=subagents, documents=documents, progress=progress)
+    if documents:
+        raise Invalid("only jsonl holds documents of the store; export them with format='jsonl'")
     if len(ids) != 1:
         raise Invalid(f"a document holds one session, not {len(ids)}; export each on its own, or all of them as jsonl")
     return write_document(store, ids[0], target, format=format, tools=tools, keep=secrets == "keep", at=at)

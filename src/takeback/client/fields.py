@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate
 
 from .. import presence
 from ..clock import to_datetime
-from ..model import words
+from ..model import Bound, words
 from ..model.session import Head
 from ..model.status import ACTIVE, INTERRUPTED
 from ..ops import sessions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .store_reading import StoreReading
 
 
-class Fields:
+class Fields(Bound):
     """A session of a store as last read."""
 
     resumed: bool

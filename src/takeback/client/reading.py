@@ -6,11 +6,12 @@ imported on first use, so that a command that shows a session starts at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from ..errors import Corrupt, Invalid, NotFound
+from ..model import values
 from ..model.entry import Entry
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
 from ..model.page import Page
@@ -40,10 +41,19 @@ class Turn(NamedTuple):
     number: int
     messages: tuple[Message, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make an equal value from what ``to_dict`` returned."""
+        return values.from_dict(cls, given)
+
     @property
     def prompt(self) -> str:
-        """What the user said; empty in turn 0."""
-        return self.messages[0].text if self.number else ""
+        """What the user said; empty in turn 0, and in a turn that a custom entry opened."""
+        return self.messages[0].text if self.number and self.messages[0].role == "user" else ""
 
     def __repr__(self) -> str:
         return f"<Turn {self.number} {self.prompt[:40]!r}, {len(self.messages)} messages>"
@@ -185,11 +195,18 @@ class Reading(Fields):
         """List all branches, oldest first, except those whose fork was undone."""
         return self._ask(trees.shown)
 
-    def checkpoints(self) -> list[Checkpoint]:
-        """List the session's checkpoints in the order they were taken."""
+    def checkpoints(
+        self, *, limit: int | None = None, cursor: str | None = None, newest: bool = False
+    ) -> Page[Checkpoint]:
+        """List the session's checkpoints in the order they were taken, or with ``newest`` from the last one on.
+
+        Without a ``limit`` all of them; else pass the page's cursor to get the next page.
+        """
         from ..ops import checkpoints
 
-        return self._ask(checkpoints.all_values)
+        portion = checkpoints.Portion(*arguments.portion(limit, cursor), newest)
+        found, more = self._ask(checkpoints.page, portion)
+        return arguments.page_of(found, more)
 
     def get_checkpoint(self, id_or_name: str) -> Checkpoint:
         """Return a checkpoint by its id, or the newest with that name."""

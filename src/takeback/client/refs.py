@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from ..model import values
 
 S = TypeVar("S")
 
@@ -14,3 +16,7 @@ class Resolved(NamedTuple, Generic[S]):
     branch: str | None
     seq: int | None
     checkpoint: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data, with the fields of the session; the session itself does not travel."""
+        return values.to_dict(self)

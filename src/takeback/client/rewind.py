@@ -32,7 +32,7 @@ from ..files.disk.identity import which
 from ..files.disk.preview import FilePlan
 from ..files.roots import Root
 from ..files.workspaces import CapturedDirectory, Commit, Trees
-from ..model import files, html, tree, words
+from ..model import Bound, files, html, tree, words
 from ..model.operation import Operation
 from ..model.session import Stats
 from ..ops.sessions import SessionRow
@@ -72,7 +72,7 @@ class Then(NamedTuple):
     aside: Mapping[str, str] = MappingProxyType({})  # what the operation that is reversed moved aside
 
 
-class Rewind:
+class Rewind(Bound):
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
     ``workspace`` is the directory that changes. Left alone are: ``kept``, paths changed from outside; ``others``, paths

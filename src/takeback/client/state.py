@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..model import Bound
 from ..ops import agents, work
 from . import arguments
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 MAX_KEY = 1000
 
 
-class State(ABC):
+class State(Bound, ABC):
     """The versioned state of an agent or session; every method reads or writes the store."""
 
     def get(self, key: str, default: Any = None) -> Any:

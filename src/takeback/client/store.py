@@ -343,6 +343,7 @@ class Store(StoreCheckpoints):
         *,
         format: str = "jsonl",
         subagents: bool = True,
+        documents: bool = False,
         tools: str = "short",
         secrets: str = "mask",
         at: Point | None = None,
@@ -351,9 +352,10 @@ class Store(StoreCheckpoints):
         """Write sessions (handles or ids) to a file, which appears complete or not at all, or to an open binary file.
 
         ``jsonl`` is the lossless form that ``load`` reads back; likely secrets in it are only counted, never masked. It
-        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on. ``markdown`` and
-        ``html`` render one session as a document: ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask``
-        or ``keep``, and the document ends at the point ``at``.
+        includes sub-agents unless ``subagents`` is False, and whatever else the sessions depend on; with ``documents``
+        also the documents of this scope (``docs``). ``markdown`` and ``html`` render one session as a document:
+        ``tools`` is ``full``, ``short`` or ``none``, ``secrets`` is ``mask`` or ``keep``, and the document ends
+        at the point ``at``.
         """
         from . import exchange
 
@@ -363,6 +365,7 @@ class Store(StoreCheckpoints):
             to,
             format=format,
             subagents=subagents,
+            documents=documents,
             tools=tools,
             secrets=secrets,
             at=at,
@@ -383,7 +386,8 @@ class Store(StoreCheckpoints):
         Loaded sessions have no workspace, whatever the file says, and no directory gets its timeline from a file; with
         ``workspace`` those that had one get that one. A name that is taken gets `` (2)`` appended. A session that is
         here already keeps its place and gets what is new. One that was changed on both sides raises ``Conflict``, after
-        everything else is loaded. ``progress`` is called with the number of lines read.
+        everything else is loaded. A document of the file whose name is taken here by another one is left out.
+        ``progress`` is called with the number of lines read.
         """
         from . import exchange
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .. import codec
 from ..errors import Corrupt, Invalid, StorageFull
 from ..model.checkpoint import Checkpoint
+from ..model.page import Page
 from ..ops import agent_checkpoints, agent_restore, any_checkpoints, checkpoints
 from ..ops.sessions import LeaseRow
 from ..storage.runner import ALONE, FREEING_ALONE
@@ -97,16 +98,28 @@ class StoreCheckpoints(StoreSessions):
 
     # ------------------------------------------------------------------ of agents and sessions
 
-    def list_checkpoints(self, of: str | Agent | Session) -> list[Checkpoint]:
-        """List the checkpoints of an agent or session in the order they were taken.
+    def list_checkpoints(
+        self,
+        of: str | Agent | Session,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        newest: bool = False,
+    ) -> Page[Checkpoint]:
+        """List the checkpoints of an agent or session in the order they were taken, or with ``newest`` the other way.
 
-        A string is looked up as the id of an agent, then of a session, then of an agent in the trash.
+        A string is looked up as the id of an agent, then of a session, then of an agent in the trash. Without a
+        ``limit`` all of them are listed; else pass the page's cursor to get the next page.
         """
+        portion = checkpoints.Portion(*arguments.portion(limit, cursor), newest)
         if isinstance(of, Agent):
-            return self._read(any_checkpoints.of_agent, self.scope, of.id, of._seen.aid)
-        if isinstance(of, Session):
-            return self._read(any_checkpoints.of_session, self.scope, of.id)
-        return self._read(any_checkpoints.of_either, self.scope, arguments.name(of, what="agent or session"))
+            found = self._read(any_checkpoints.of_agent, self.scope, of.id, of._seen.aid, portion)
+        elif isinstance(of, Session):
+            found = self._read(any_checkpoints.of_session, self.scope, of.id, portion)
+        else:
+            wanted = arguments.name(of, what="agent or session")
+            found = self._read(any_checkpoints.of_either, self.scope, wanted, portion)
+        return arguments.page_of(*found)
 
     def get_checkpoint(self, id: str) -> Checkpoint:
         """Return a checkpoint of an agent or session by its id."""

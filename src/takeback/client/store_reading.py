@@ -7,13 +7,13 @@ for commands that only read and must start at once: it imports nothing that writ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import IO, Any, Generic, TypeVar
 
-from .. import presence
+from .. import model, presence
 from ..clock import Clock
 from ..errors import Invalid, NotFound
 from ..model.page import Page
@@ -31,7 +31,7 @@ from .refs import Resolved
 S_co = TypeVar("S_co", bound=Reading, covariant=True)  # the type of handle that the store returns
 
 
-class StoreReading(ABC, Generic[S_co]):
+class StoreReading(model.Bound, ABC, Generic[S_co]):
     """An open store, seen from one scope."""
 
     scope: str
@@ -41,7 +41,7 @@ class StoreReading(ABC, Generic[S_co]):
         self._backend = backend
         self._clock = clock
         self._runner: Reads[Any] = Reads(backend, clock, scope)
-        self._attachment: Callable[[dict[str, Any]], Any] = self._attached
+        self._attachment = model.home(self)
         self.scope = scope
         self.url = url
 
@@ -62,10 +62,10 @@ class StoreReading(ABC, Generic[S_co]):
     def _session(self, row: SessionRow, doc: bytes | None, lease: LeaseRow | None = None) -> S_co:
         """Return a handle on a session that was read."""
 
-    def _attached(self, given: dict[str, Any]) -> Any:
-        from .attachments import Attachment
+    def _open_content(self, content_hash: str) -> IO[bytes]:
+        from . import attachments
 
-        return Attachment(self, given)  # type: ignore[arg-type]
+        return attachments.open_content(self, content_hash)
 
     def _is_gone(self, lease: LeaseRow) -> bool:
         """Whether the holder of a lease no longer exists."""

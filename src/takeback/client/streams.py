@@ -17,6 +17,7 @@ import msgspec
 
 from .. import codec
 from ..errors import Conflict, Error, Invalid
+from ..model import Bound
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 FLUSH_SECONDS, FLUSH_BYTES = 0.2, 4096
 
 
-class Stream:
+class Stream(Bound):
     """An answer that is being written: ``with session.stream() as stream: stream.write(delta)``."""
 
     message: Message | None
@@ -152,11 +153,15 @@ class Stream:
         return self._since + self._seconds if waits else None
 
     def finish(self, message: Any = None, usage: Any = None) -> Message:
-        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it."""
+        """Seal the stream with the provider's final message, kept verbatim, or with what was written; return it.
+
+        The chunks of a Gemini stream are given as a list and become one message. Of chunks that are only the end of
+        the answer, what was written before them is kept too.
+        """
         used = None if usage is None else Usage.of(usage)
         if message is None:
             return self._seal("complete", usage=used)
-        return self._store_final(self._session._final(message, used))
+        return self._store_final(self._session._final(message, used, self._whole()))
 
     def cancel(self) -> Message | None:
         """Seal what arrived as cancelled and return it; stores nothing and returns None if nothing arrived."""

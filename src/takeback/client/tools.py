@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Conflict, Error, Invalid
-from ..model import words
+from ..model import Bound, words
 from ..model.message import Message
 from ..model.tools import ToolCall
 from .background import Held
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _OUTPUT_BYTES = 1 << 20  # output comes in bursts: it is flushed by time, so that the tool rarely waits
 
 
-class ToolRun:
+class ToolRun(Bound):
     """One run of a tool, as a context manager; an exception inside is stored as the call's error and re-raised."""
 
     message: Message | None

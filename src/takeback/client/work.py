@@ -6,7 +6,7 @@ Every change is an entry: it has a history and an idempotency key, and goes back
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fsdecode, fspath
 from typing import TYPE_CHECKING, Any
 
@@ -173,8 +173,11 @@ class Working(Speaking):
         store._keeper.watch(made)
         return made
 
-    def _final(self, message: Any, usage: Usage | None) -> list[Draft]:
-        """Turn the provider's final message into drafts."""
+    def _final(self, message: Any, usage: Usage | None, written: Sequence[streams.Piece]) -> list[Draft]:
+        """Turn the final message of a stream into drafts."""
+        from ..providers import streamed
+
+        message = streamed.final(message, written)
         if usage is None:
             return drafts_.drafts(self._store, [message])
         given = forms.recognise(message)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import Conflict, Invalid, NotFound
 from ..files import timeline, timeline_purge
+from ..model import Bound
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
 from ..model.page import Page
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _PAGE = 50
 
 
-class Workspace:
+class Workspace(Bound):
     """A directory as a store knows it; ``store.workspace(path)`` returns one. ``path`` is its real path."""
 
     def __init__(self, store: Store, path: str | PathLike[str]) -> None:

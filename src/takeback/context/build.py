@@ -74,7 +74,7 @@ def _built(asked: _Asked, steps: Judged, known: budget.LogFacts) -> Context | No
     """Build a context of judged steps; None if there are fewer regular ones than it seemed."""
     speaks, notes = asked.speaks, Notes()
     summary, upto = (None, 0) if asked.compaction is None else (asked.compaction.summary, asked.compaction.upto)
-    said = read(steps.conversation(), notes, steps.items, summary=summary, upto=upto)
+    said = read(steps.conversation(), notes, steps.items, summary=summary, upto=upto, developer=speaks.rules.developer)
     if steps.leave(said.items, speaks):
         return None
     words = (clean(asked.prompt or ""), *said.system)
@@ -91,7 +91,7 @@ def _built(asked: _Asked, steps: Judged, known: budget.LogFacts) -> Context | No
     else:
         items, tried, omitted, tokens = _fitting(asked, (said.items, notes), (items, tried), room, known)
     messages = _written(items, speaks, asked.model)
-    return Context(speaks.rules.form, asked.model, system, messages, tried.sentences(), omitted, tokens)
+    return Context(speaks.rules.form, asked.model, system, messages, steps.named(tried, upto), omitted, tokens)
 
 
 _Noted = tuple[list[Item], Notes]
@@ -152,6 +152,6 @@ def _stays(message: Message) -> bool:
     if b"system" not in (message.data or b"") and b"pinned" not in (message.data or b""):
         return False  # without decoding it
     try:
-        return message.body.role == "system" or budget.is_pinned(message.body)
+        return message.body.role in ("system", "developer") or budget.is_pinned(message.body)
     except Corrupt:
         return False

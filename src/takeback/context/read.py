@@ -23,6 +23,7 @@ from ..model.tools import ToolResult
 from ..providers import NAMES, find_provider
 from ..providers.blocks import blocks, media, result
 from ..providers.glance import decode
+from ..providers.known import unknown
 from ..providers.lenient import word
 from ..providers.normal import Call, Item, Notes, Opaque, Part, Result, Text, clean, texts
 from .runs import Run, stand_ins
@@ -31,7 +32,7 @@ SUMMARY = "This is a summary of the conversation so far; the messages it stands 
 UNREADABLE = (Corrupt, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _HALF = frozenset({"interrupted", "cancelled", "streaming"})
 _NOTHING: Mapping[int, Item] = MappingProxyType({})
-_ROLES = frozenset({"user", "assistant", "system", "tool"})
+_ROLES = frozenset({"user", "assistant", "system", "developer", "tool"})
 
 
 class Conversation(NamedTuple):
@@ -48,10 +49,12 @@ def read(
     *,
     summary: str | None = None,
     upto: int = 0,
+    developer: bool = False,
 ) -> Conversation:
     """Read messages and tool starts in log order, after the summary of what came before them.
 
-    ``known`` are items that were read before, by the seq of their messages.
+    ``known`` are items that were read before, by the seq of their messages. What a ``developer`` says stays in its
+    place if there is a role for it, and is collected with the system messages otherwise.
     """
     found, cuts = Conversation([], []), list[int]()
     if summary:
@@ -63,7 +66,7 @@ def read(
             continue
         kept = known.get(source.seq)
         item = kept or (_start(source, notes) if isinstance(source, Entry) else item_of(source, notes))
-        if item is not None and item.role == "system":
+        if item is not None and (item.role == "system" or (item.role == "developer" and not developer)):
             _tell(found, item, notes)
         elif item is not None:
             found.items.append(item)
@@ -100,6 +103,8 @@ def _tell(found: Conversation, item: Item, notes: Notes) -> None:
         notes.add("left out what was not text in a system message", item.seq)
     if text := texts(item.parts):
         found.system.append(text)
+        if item.role == "developer":
+            notes.add("moved a developer message into the system prompt", item.seq)
 
 
 def is_new(body: object) -> TypeGuard[dict[str, Any]]:
@@ -171,10 +176,11 @@ def _given(message: Message, form: str, notes: Notes) -> Item | None:
     speaks = find_provider(form)
     value = speaks.sound(message.body.role, value, lambda sentence: notes.add(sentence, message.seq))
     parts = tuple(speaks.read(value))
+    role = "developer" if value.get("role") == "developer" else message.body.role
     for part in parts:
         if type(part) is Call and part.raw is None:  # it had no id and was given one, so its JSON cannot be sent
             value = None
-    return Item(message.body.role, parts, message.seq, form, value)
+    return Item(role, parts, message.seq, form, value)
 
 
 def _plainly(message: Message) -> Iterator[Part]:
@@ -190,6 +196,8 @@ def _plainly(message: Message) -> Iterator[Part]:
 
 def _ours(message: Message, notes: Notes) -> Item | None:
     body, seq, own = message.body, message.seq, message.content
+    if body.extra or isinstance(own, list):
+        _note_unsent(body.extra, own, notes, seq)
     more = body.role == "tool" or body.tool_calls or body.tool_results or body.attachments
     if type(own) is str and not more:  # the common case
         return Item(body.role, (Text(_cleaned(own, notes, seq)),) if own else (), seq)
@@ -207,6 +215,16 @@ def _ours(message: Message, notes: Notes) -> Item | None:
     parts += [_result(each, notes, seq) for each in message.tool_results]
     parts += _attached(message, notes)
     return Item(message.role, tuple(parts), seq)
+
+
+def _note_unsent(extra: dict[str, Any] | None, content: Any, notes: Notes, seq: int) -> None:
+    """Note fields that no provider's message has: they are kept, and not sent."""
+    names = [*(extra or ())]
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and part.get("type") == "text":
+            names += [name for name in part if name not in ("type", "text")]
+    if names:
+        notes.add(f"left out fields that no provider knows: {unknown(names)}", seq)
 
 
 def _result(given: ToolResult, notes: Notes | None = None, seq: int = 0) -> Result:

@@ -27,11 +27,13 @@ from .budget import LogFacts
 from .models import is_other
 from .read import UNREADABLE, is_new, item_of
 from .runs import Run, glance_of
+from .value import Repaired, repaired
 
 Source = Message | Entry
 _NOBODY: tuple[Call | None, str | None] = (None, None)
 _STARTED = Body(role="assistant", status="started")
 _MANY = 60  # odd steps, of which each counts for three and each other one takes one away
+_TOLD = ("system", "developer")
 _ASKED = ("user", "tool")  # an answer to one of these begins a step
 
 
@@ -64,6 +66,19 @@ class Judged:
             found += [self._sources[at] for at in self.aside if begins <= at < ends]
             done = ends
         return [*found, *self._sources[done:]]
+
+    def named(self, notes: Notes, upto: int) -> tuple[Repaired, ...]:
+        """Return what was repaired, by the seqs of messages; what is no message is called by what it is.
+
+        What concerns the last answer, or came after it, is new: the model has not been asked with that yet.
+        """
+        since, starts = _last_answer(self._sources), set[int]()
+        if notes:
+            starts = {source.seq for source in self._sources if type(source) is not Message}
+        return tuple(
+            repaired(what, seqs, new=max(seqs, default=0) >= since, starts=starts, summary=upto)
+            for what, seqs in notes.found()
+        )
 
     def _run(self, first: int, end: int) -> Run:
         begins, ends = self.firsts[first], self.firsts[end]
@@ -149,9 +164,10 @@ class _Look:
             if body.usage is not None or body.metadata is not None:
                 known.watch(source.seq, body, form)
                 plain = plain and (body.usage is None or role == "assistant")  # other counts are for repair to judge
-            if role == "system" and plain and self._hears(source):
-                found.aside.append(index)
-                continue
+            if role in _TOLD:
+                if plain and self._hears(source, known):
+                    found.aside.append(index)
+                    continue
             # A message begins a step, unless it goes on with what was said before it.
             if role == "user" or (role == "assistant" and last in _ASKED) or not begins:
                 is_odd = self._begins(index, is_odd)
@@ -212,9 +228,12 @@ class _Look:
             self._found.items[source.seq] = seen.item
         return True
 
-    def _hears(self, source: Message) -> bool:
-        """Whether a system message is plain text, which is collected separately."""
+    def _hears(self, source: Message, known: LogFacts) -> bool:
+        """Whether a system message is plain text, which is collected separately; a developer's may stay in place."""
         item = self._item(source)
+        if item is not None and item.role == "developer" and self._rules.developer:
+            known.pinned.add(source.seq)
+            return False
         return item is not None and all(type(part) is Text for part in item.parts)
 
     # ------------------------------------------------------------------ one message by itself
@@ -232,7 +251,7 @@ class _Look:
 
     def _glance_at_ours(self, source: Message, body: Body) -> GlancedMessage | None:
         text, role = source.content if body.content_at else body.content, body.role
-        more = body.tool_calls or body.tool_results or body.attachments
+        more = body.tool_calls or body.tool_results or body.attachments or body.extra
         if type(text) is str and not more and role in ("user", "assistant"):  # the common case
             if not text or (self._rules.refuses_blank and text.isspace()) or clean(text) is not text:
                 return None
@@ -389,6 +408,23 @@ class _Look:
         if self._joining is not None:
             self._found.messages += self._speaks.write([self._joining], self._model)
             self._joining = None
+
+
+def _last_answer(sources: Sequence[Source]) -> int:
+    """Return the seq of the first message of the last answer that was completed; 0 if there is none."""
+    found = 0
+    for source in reversed(sources):
+        if type(source) is not Message:
+            continue
+        try:
+            answers = source.body.role == "assistant"
+            complete = source.body.status == "complete"
+        except Corrupt:
+            answers = complete = False
+        if found and not answers:
+            break
+        found = source.seq if answers and (found or complete) else found
+    return found
 
 
 def _unreadable(source: Message) -> Body:

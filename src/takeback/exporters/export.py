@@ -28,11 +28,12 @@ def write_lines(
     to: str | BinaryIO,
     *,
     subagents: bool,
+    documents: bool,
     progress: Callable[[Copying], Any] | None,
 ) -> Exported:
     """Write sessions as lossless lines; likely secrets in them are counted, not hidden."""
     with _place(store, to) as (path, out):
-        done = jsonl.write(store, ids, out, subagents=subagents, progress=progress)
+        done = jsonl.write(store, ids, out, subagents=subagents, documents=documents, progress=progress)
     return Exported(path, "jsonl", done.sessions, done.entries, done.lines, done.bytes, dict(done.secrets))
 
 

@@ -47,11 +47,15 @@ def write(
     out: LineTarget,
     *,
     subagents: bool = True,
+    documents: bool = False,
     progress: Progress | None = None,
 ) -> Written:
-    """Write sessions as lines, with their sub-agents unless excluded, and everything they depend on."""
+    """Write sessions as lines, with their sub-agents unless excluded, and everything they depend on.
+
+    With ``documents``, the documents of the scope too.
+    """
     counts, size, secrets = Counter[str](), 0, Findings()
-    for kind, line in lines(store, sessions, subagents=subagents, progress=progress):
+    for kind, line in lines(store, sessions, subagents=subagents, documents=documents, progress=progress):
         out.write(line)
         counts[kind] += 1
         size += len(line)
@@ -62,10 +66,15 @@ def write(
 
 
 def lines(
-    store: Store, sessions: Iterable[Session | str], *, subagents: bool = True, progress: Progress | None = None
+    store: Store,
+    sessions: Iterable[Session | str],
+    *,
+    subagents: bool = True,
+    documents: bool = False,
+    progress: Progress | None = None,
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the lines of an export, each with the kind of its record."""
-    source = source_of(store, [_id(each) for each in sessions], subagents=subagents)
+    source = source_of(store, [_id(each) for each in sessions], subagents=subagents, documents=documents)
     yield from written(_told(source.records(_Nothing()), source.totals()["sessions"], progress))
 
 
@@ -96,6 +105,9 @@ class _Nothing:
 
     def workspace(self, workspace: records.WorkspaceRecord) -> int | None:
         return 0
+
+    def document(self, document: records.DocumentRecord) -> bool:
+        return True
 
 
 def _told(found: Iterator[Record], total: int, progress: Progress | None) -> Iterator[Record]:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from ..client.copying import copy
+from ..client.copying import copy_file
 from ..client.open import open_store
 from ..client.store import Store
 from ..errors import Corrupt, Error
@@ -59,7 +59,7 @@ def read(
             if report := judged.verify():
                 problem = report.problems[0]
                 raise Corrupt(f"the file is not valid: {problem.where}: {problem.what}; {REFUSED}", what=problem.where)
-            done = None if dry_run else copy(judged, store, sessions=found, subagents=False)  # ``found`` lists them
+            done = None if dry_run else copy_file(judged, store, found)  # ``found`` lists sub-agents too
             return Imported(found, done, tuple(arrivals.new), arrivals.renamed)
 
 

@@ -7,10 +7,11 @@ from datetime import datetime
 import msgspec
 
 from ..clock import to_datetime
+from . import Portable
 from .tools import ToolCall
 
 
-class Approval(msgspec.Struct, frozen=True):
+class Approval(Portable, msgspec.Struct, frozen=True):
     """The question about a call, and the answer; true only if it was approved."""
 
     call: ToolCall

@@ -7,9 +7,10 @@ from datetime import datetime
 import msgspec
 
 from ..clock import to_datetime
+from . import Portable
 
 
-class Branch(msgspec.Struct, frozen=True):
+class Branch(Portable, msgspec.Struct, frozen=True):
     """One branch of a session."""
 
     id: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from ..errors import Invalid
+from . import Portable
 
 MODES = ("calls", "turns", "manual", "off")
 
 
-class Capture(msgspec.Struct, frozen=True):
+class Capture(Portable, msgspec.Struct, frozen=True):
     """When the workspace of a session is scanned, and what is kept.
 
     ``calls``: around every tool call and at every turn. ``turns``: at the start and end of turns. ``manual``: only by

@@ -7,10 +7,11 @@ from datetime import datetime
 import msgspec
 
 from ..clock import to_datetime
+from . import Portable
 from .session import Head, Stats
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class Checkpoint(Portable, msgspec.Struct, frozen=True, kw_only=True):
     """A named point of a session: conversation, tasks, plan, state. ``checksum`` covers everything before it.
 
     A checkpoint of an agent covers its fields, its state and the positions of all its sessions. Its ``session_id`` is

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
-from . import html, words
+from . import html, values, words
 from .files import FileDiff
 from .message import Message
 from .session import Stats
@@ -16,6 +17,15 @@ class Side(NamedTuple):
     messages: tuple[Message, ...]
     stats: Stats
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make an equal value from what ``to_dict`` returned."""
+        return values.from_dict(cls, given)
+
 
 class Comparison(NamedTuple):
     """Two paths: their last common entry, each side since then, and the files that differ at their ends."""
@@ -24,6 +34,15 @@ class Comparison(NamedTuple):
     left: Side
     right: Side
     files: tuple[FileDiff, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make an equal value from what ``to_dict`` returned."""
+        return values.from_dict(cls, given)
 
     def __bool__(self) -> bool:
         return bool(self.left.messages or self.right.messages or self.files)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from . import words
+from . import Portable, words
 
-_COUNTED = ("session", "entry", "agent", "checkpoint", "operation", "blob")
+_COUNTED = ("session", "entry", "agent", "checkpoint", "operation", "document", "blob")
 
 
-class Amounts(msgspec.Struct, frozen=True):
+class Amounts(Portable, msgspec.Struct, frozen=True):
     """How many of each kind of record; ``bytes`` counts content, in entries and in blobs."""
 
     sessions: int = 0
@@ -17,6 +17,7 @@ class Amounts(msgspec.Struct, frozen=True):
     agents: int = 0
     checkpoints: int = 0
     operations: int = 0
+    documents: int = 0
     blobs: int = 0
     bytes: int = 0
 
@@ -46,7 +47,7 @@ class Copied(Amounts, frozen=True):
         return f"<Copied {self}>"
 
 
-class Copying(msgspec.Struct, frozen=True):
+class Copying(Portable, msgspec.Struct, frozen=True):
     """The progress of a copy: its phase, and what is done of how much, counting what was already there."""
 
     phase: str

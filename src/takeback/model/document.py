@@ -8,13 +8,14 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..clock import to_datetime
+from . import Portable
 
 Namespace: TypeAlias = "str | tuple[str, ...]"
 
 BETWEEN = "\x1f"  # the parts of a namespace as it is stored
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
+class Document(Portable, msgspec.Struct, frozen=True, kw_only=True):
     """A document as it was read; ``value`` is bytes or plain data.
 
     ``version`` grows by one with every put of its key, even after a delete. ``namespace`` is a string, or a tuple if it

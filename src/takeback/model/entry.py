@@ -16,6 +16,7 @@ import msgspec
 from ..clock import to_datetime
 from ..codec import decode
 from ..ids import entry_id
+from . import Portable
 
 GENESIS = bytes(32)  # the hash before the first entry
 CALL, STATUS, APPROVAL = "call", "status", "approval"
@@ -71,7 +72,7 @@ class Draft(NamedTuple):
     at_ms: int | None = None  # when it happened, if not now
 
 
-class Entry(msgspec.Struct, frozen=True):
+class Entry(Portable, msgspec.Struct, frozen=True):
     """One stored entry: its place, its content, and the provider's bytes as received."""
 
     branch: str

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from . import words
+from . import Portable, words
 from .copied import Copied
 
 
-class Exported(msgspec.Struct, frozen=True):
+class Exported(Portable, msgspec.Struct, frozen=True):
     """What an export wrote. ``path`` is None for an open file, ``entries`` and ``lines`` are None for a document.
 
     ``secrets`` counts likely secrets by kind: those in the lines, or those masked or kept in a document.
@@ -34,7 +34,7 @@ class Exported(msgspec.Struct, frozen=True):
         return f"<Exported {self.format} {self}>"
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class Loaded(Portable, msgspec.Struct, frozen=True):
     """What a file or a mirror contained, and what of it is new here.
 
     ``sessions`` holds the ids of all its sessions, ``new`` of those that were not here before. ``copied`` is None for a

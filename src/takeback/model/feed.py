@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from . import Portable
 from .document import Namespace
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(Portable, msgspec.Struct, frozen=True):
     """One committed change of a session, of an agent (then ``session_id`` is empty) or of a document.
 
     ``cursor`` is opaque: pass it back to continue after this change. A change of kind ``document`` has a ``namespace``,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from ..clock import to_datetime
-from . import html, words
+from . import html, values, words
 
 _LARGEST_TEXT = 1 << 20
 
@@ -22,6 +23,15 @@ class FileChange(NamedTuple):
     by: str = ""
     calls: tuple[str, ...] = ()
     left_by: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make an equal value from what ``to_dict`` returned."""
+        return values.from_dict(cls, given)
 
     @property
     def about(self) -> str:
@@ -42,6 +52,15 @@ class FileState(NamedTuple):
     target: str | None = None
     reason: str | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make an equal value from what ``to_dict`` returned."""
+        return values.from_dict(cls, given)
+
     @property
     def text(self) -> str | None:
         """The content as text; None if it is not text."""
@@ -59,6 +78,15 @@ class FileDiff(NamedTuple):
     before: FileState
     after: FileState
     at_ms: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make an equal value from what ``to_dict`` returned."""
+        return values.from_dict(cls, given)
 
     @property
     def created_at(self) -> datetime:
@@ -124,6 +152,15 @@ class Diff(NamedTuple):
     files: tuple[FileDiff, ...]
     left: tuple[str, ...]  # messages that only the first path has, one line each
     right: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return values.to_dict(self)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make an equal value from what ``to_dict`` returned."""
+        return values.from_dict(cls, given)
 
     def __bool__(self) -> bool:
         return bool(self.files or self.left or self.right)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -18,20 +18,25 @@ from .. import codec
 from ..clock import to_datetime
 from ..errors import Invalid
 from ..ids import entry_id
-from . import message, pointer
+from . import Portable, message, pointer
 from .entry import Draft, More, Numbers
 from .given import Given
+from .message import Message
 from .usage import Usage
 
 if TYPE_CHECKING:
-    from ..model.message import Message
+    Some: TypeAlias = Sequence[Any]
+    Hashes: TypeAlias = Sequence[str]
+    Data: TypeAlias = Mapping[str, Any]
+else:  # what msgspec decodes
+    Some, Hashes, Data = tuple[Any, ...], tuple[str, ...], dict[str, Any]
 
 CUSTOM = "custom:"
 _LONGEST_KIND = 200
 _PART = {"calls": "tool_calls", "results": "tool_results"}
 
 
-class _Whatever(msgspec.Struct, frozen=True):
+class _Whatever(Portable, msgspec.Struct, frozen=True):
     value: Any
 
 
@@ -47,17 +52,17 @@ class Native(_Whatever, frozen=True, kw_only=True):
     form: str | None = None
     pointer: str | None = None
     text: str | None = None
-    calls: Sequence[Any] = ()
-    results: Sequence[Any] = ()
+    calls: Some = ()
+    results: Some = ()
     id: str | None = None
     usage: Any = None
     model: str | None = None
-    metadata: Mapping[str, Any] | None = None
+    metadata: Data | None = None
     origin: str | None = None
     created_at: datetime | None = None
 
 
-class _Kinded(msgspec.Struct, frozen=True):
+class _Kinded(Portable, msgspec.Struct, frozen=True):
     kind: str
     data: Any
 
@@ -71,7 +76,7 @@ class Custom(_Kinded, frozen=True, kw_only=True):
 
     id: str | None = None
     text: str | None = None
-    contents: Sequence[str] = ()
+    contents: Hashes = ()
     opens_turn: bool = False
     created_at: datetime | None = None
     seq: int = 0
@@ -85,7 +90,7 @@ class Custom(_Kinded, frozen=True, kw_only=True):
         return f"<Custom{place} {self.kind}{f' {self.id!r}' if self.id else ''}{' redacted' if self.redacted else ''}>"
 
 
-class Written(msgspec.Struct, frozen=True):
+class Written(Portable, msgspec.Struct, frozen=True):
     """What one ``write`` stored: its items in order, the session's revision after it, and the name of the branch."""
 
     entries: tuple[Message | Custom, ...]

@@ -7,9 +7,10 @@ from datetime import datetime
 import msgspec
 
 from ..clock import to_datetime
+from . import Portable
 
 
-class Operation(msgspec.Struct, frozen=True):
+class Operation(Portable, msgspec.Struct, frozen=True):
     """One entry of the operations log, which ``undo`` takes back."""
 
     id: str

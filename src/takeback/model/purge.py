@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from . import words
+from . import Portable, words
 
 
-class Pruned(msgspec.Struct, frozen=True):
+class Pruned(Portable, msgspec.Struct, frozen=True):
     """Content that nothing needs any more: erased, or in a dry run to be erased."""
 
     blobs: int = 0
@@ -19,7 +19,7 @@ class Pruned(msgspec.Struct, frozen=True):
         return f"{words.count(self.blobs, 'content')}, {words.count(self.bytes, 'byte')} {would}"
 
 
-class Purged(msgspec.Struct, frozen=True):
+class Purged(Portable, msgspec.Struct, frozen=True):
     """What was erased permanently, and what stays because sessions forked from it need it."""
 
     sessions: tuple[str, ...] = ()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from . import Portable
 
-class Problem(msgspec.Struct, frozen=True):
+
+class Problem(Portable, msgspec.Struct, frozen=True):
     """One problem: its kind, where it is, what it is and what to do about it."""
 
     kind: str
@@ -17,7 +19,7 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.kind} at {self.where}: {self.what}. {self.fix}"
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(Portable, msgspec.Struct, frozen=True):
     """All problems that a check found. A report without problems is false."""
 
     problems: tuple[Problem, ...]
@@ -33,7 +35,7 @@ class Report(msgspec.Struct, frozen=True):
         return "\n  ".join([*lines, *map(str, self.problems)])
 
 
-class Repaired(msgspec.Struct, frozen=True):
+class Repaired(Portable, msgspec.Struct, frozen=True):
     """A repaired copy: where it is, what was lost record by record, and the report of verifying the copy.
 
     ``rebuilt`` counts damaged records that were rebuilt from others without loss.

@@ -7,9 +7,10 @@ from datetime import datetime
 import msgspec
 
 from ..clock import to_datetime
+from . import Portable
 
 
-class ScanChange(msgspec.Struct, frozen=True):
+class ScanChange(Portable, msgspec.Struct, frozen=True):
     """A path that a scan found changed: what happened to it, and who did that, in words.
 
     ``kind`` is ``calls``, ``turn``, ``session``, ``restore``, ``outside`` or ``unclear``; ``session_ids`` are the
@@ -24,7 +25,7 @@ class ScanChange(msgspec.Struct, frozen=True):
     calls: tuple[str, ...] = ()
 
 
-class Scan(msgspec.Struct, frozen=True):
+class Scan(Portable, msgspec.Struct, frozen=True):
     """One step of a workspace's timeline."""
 
     id: str

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
 from ..clock import to_datetime
-from . import words
+from . import Portable, values, words
 from .entry import Numbers
 from .usage import Usage
 
@@ -20,8 +21,17 @@ class Head(NamedTuple):
     seq: int
     attached: bool
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data."""
+        return values.to_dict(self)
 
-class Stats(msgspec.Struct, frozen=True):
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Make an equal value from what ``to_dict`` returned."""
+        return values.from_dict(cls, given)
+
+
+class Stats(Portable, msgspec.Struct, frozen=True):
     """Totals of a path up to one point, or of everything ever spent."""
 
     messages: int
@@ -85,7 +95,7 @@ def show_duration(seconds: float) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60}m"
 
 
-class StoreStats(msgspec.Struct, frozen=True):
+class StoreStats(Portable, msgspec.Struct, frozen=True):
     """What a store contains, and how many bytes it takes on disk."""
 
     agents: int

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
-from . import words
+from . import Portable, words
 from .usage import Usage
 
 
-class Spent(msgspec.Struct, frozen=True):
+class Spent(Portable, msgspec.Struct, frozen=True):
     """What was spent under one key: a model, a day (``2026-01-31``), an agent or a tool.
 
     ``usage.cost`` is the cost that was stored with the messages and, for ``priced`` of them, the list price of the
@@ -23,7 +21,7 @@ class Spent(msgspec.Struct, frozen=True):
     tool_failures: int = 0
     usage: Usage = Usage()
     priced: int = 0
-    unpriced: Mapping[str, int] = {}
+    unpriced: dict[str, int] = {}
 
     def __repr__(self) -> str:
         parts = [words.count(self.messages, "message"), words.count(self.tool_calls, "tool call")]

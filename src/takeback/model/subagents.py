@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from ..clock import to_datetime
-from . import html, words
+from . import Portable, html, values, words
 from .session import Stats, show_duration
 
 S = TypeVar("S")
@@ -23,8 +23,12 @@ class Spawned(NamedTuple, Generic[S]):
     message: str
     session: S
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain JSON data, with the fields of the session; the session itself does not travel."""
+        return values.to_dict(self)
 
-class Sent(msgspec.Struct, frozen=True):
+
+class Sent(Portable, msgspec.Struct, frozen=True):
     """A message in a session's inbox."""
 
     id: str
@@ -44,7 +48,7 @@ class Sent(msgspec.Struct, frozen=True):
         return f"<Sent {self.number} to {self.session_id[:12]}{', received' if self.received else ''}>"
 
 
-class Tree(msgspec.Struct, frozen=True):
+class Tree(Portable, msgspec.Struct, frozen=True):
     """A session with its sub-agents; ``totals`` sums what all of them spent, counting each entry once."""
 
     id: str

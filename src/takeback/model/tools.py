@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from ..clock import to_datetime
+from . import Portable
 
 
-class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCall(Portable, msgspec.Struct, frozen=True, omit_defaults=True):
     """One tool call: what was asked for and how far it got."""
 
     id: str
@@ -50,7 +51,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"<ToolCall {self.name} {self.status}>"
 
 
-class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolResult(Portable, msgspec.Struct, frozen=True, omit_defaults=True):
     """What a tool returned for one call."""
 
     call_id: str

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..errors import Invalid
-from . import words
+from . import Portable, words
 
 if TYPE_CHECKING:
     from .given import Forms
@@ -33,8 +33,11 @@ def _readers() -> Forms:
     return forms()
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens and cost of one call or of a sum of calls; adds with ``+``."""
+class Usage(Portable, msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens and cost of one call or of a sum of calls; adds with ``+``.
+
+    ``extra`` holds what else was told with them, as it was told: nothing is computed from it.
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -42,11 +45,16 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     cost: float = 0.0
+    extra: dict[str, Any] = {}
 
     def __add__(self, other: object) -> Usage:
         if not isinstance(other, Usage):
             return NotImplemented
-        return Usage.from_counts(tuple(a + b for a, b in zip(self.counts(), other.counts(), strict=True)))
+        counts = tuple(a + b for a, b in zip(self.counts(), other.counts(), strict=True))
+        return Usage.from_counts(counts, _summed(self.extra, other.extra))
+
+    def __hash__(self) -> int:
+        return hash(self.counts())
 
     def __radd__(self, other: object) -> Usage:
         """Let ``sum`` add usages: it begins with 0."""
@@ -75,10 +83,14 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
             raise Invalid(f"cost is a number from 0 to 1e9, not {cost!r}")
         return (*tokens, round(cost * _NANO))
 
+    def numbers(self) -> dict[str, int | float]:
+        """Return the six numbers by their names."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "extra"}
+
     @classmethod
-    def from_counts(cls, counts: tuple[int, ...]) -> Usage:
+    def from_counts(cls, counts: tuple[int, ...], extra: dict[str, Any] | None = None) -> Usage:
         """Build from the six integers that ``counts`` returns."""
-        values: tuple[Any, ...] = (*counts[:5], counts[5] / _NANO)
+        values: tuple[Any, ...] = (*counts[:5], counts[5] / _NANO, extra or {})
         return cls(*values)
 
     @classmethod
@@ -87,3 +99,19 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         usage = value if isinstance(value, Usage) else _readers().usage(value)
         usage.counts()
         return usage
+
+
+def _summed(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Add what was told beside the counts: numbers are added, of anything else the last one told stays."""
+    found = {**one, **other}
+    for name in one.keys() & other.keys():
+        first, last = one[name], other[name]
+        if isinstance(first, dict) and isinstance(last, dict):
+            found[name] = _summed(first, last)
+        elif _is_number(first) and _is_number(last):
+            found[name] = first + last
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

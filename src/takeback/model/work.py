@@ -8,12 +8,12 @@ import msgspec
 
 from ..clock import to_datetime
 from ..errors import Invalid
-from . import words
+from . import Portable, words
 
 TASK_STATES = ("pending", "in_progress", "completed", "failed", "skipped")
 
 
-class Task(msgspec.Struct, frozen=True, omit_defaults=True):
+class Task(Portable, msgspec.Struct, frozen=True, omit_defaults=True):
     """One task of a session's list; ``status`` is one of the five task states."""
 
     description: str
@@ -31,7 +31,7 @@ def require_status(status: object) -> str:
     return str(status)
 
 
-class Note(msgspec.Struct, frozen=True):
+class Note(Portable, msgspec.Struct, frozen=True):
     """One line of a session's reasoning log, and the id of the task it is about."""
 
     seq: int
@@ -49,7 +49,7 @@ class Note(msgspec.Struct, frozen=True):
         return f"<Note {self.seq}{about} {self.text[:40]!r}>"
 
 
-class FileTouched(msgspec.Struct, frozen=True):
+class FileTouched(Portable, msgspec.Struct, frozen=True):
     """A path with its last action, and the tool call that did it, if known."""
 
     path: str
@@ -62,7 +62,7 @@ class FileTouched(msgspec.Struct, frozen=True):
         return f"<FileTouched {self.action} {words.plain(self.path)}>"
 
 
-class Compaction(msgspec.Struct, frozen=True):
+class Compaction(Portable, msgspec.Struct, frozen=True):
     """A summary that replaces the entries up to ``upto`` in contexts; the originals stay."""
 
     seq: int

@@ -18,7 +18,6 @@ from ..model.entry import GENESIS, Numbers
 from ..storage.base import Tx
 from ..tables.agents import PinRow
 from ..tables.entries import ENTRY, Chain
-from ..tables.table import slots
 from . import branches, log
 
 Changed: TypeAlias = "tuple[PinRow, PinRow | None, Numbers]"  # the new pin, the pin it replaces, the numbers now
@@ -27,7 +26,7 @@ Totals: TypeAlias = tuple[int, ...]
 
 _COUNT = Numbers._fields.index("work_seq")
 _WIDTH = 12  # bytes: wide enough for the sum of any number of 8-byte totals
-_MANY = 64  # entries of one read
+_MANY = 500  # entries of one read
 SIZE = _COUNT * _WIDTH
 NOTHING: Totals = (0,) * _COUNT
 
@@ -73,9 +72,8 @@ def _chains(tx: Tx, pins: Sequence[PinRow]) -> dict[int, Chain]:
     if not pins:
         return {}
     keys = [log.key_of(pin.branch, pin.seq) for pin in pins]
-    stored = tx.all(f"{ENTRY.select} WHERE scope = ? AND key IN ({slots(len(keys))})", (pins[0].scope, *keys))
     found = dict[int, Chain]()
-    for row in map(ENTRY.unchecked, filter(ENTRY.is_sound, stored)):
+    for row in ENTRY.numbered(tx, pins[0].scope, keys, damaged=False).values():
         try:
             found[row.key] = row.chain
         except msgspec.MsgspecError:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ..errors import Invalid, NotFound
 from ..model.checkpoint import Checkpoint
 from ..model.operation import Operation
 from ..storage.base import Tx
-from ..tables.agents import AGENT
+from ..tables.agents import AGENT, AGENT_CHECKPOINT
 from . import agent_checkpoints, agent_restore, agents, checkpoints, sessions
 from .agents import AgentRow
+from .checkpoint_rows import Portion
+
+Found: TypeAlias = "tuple[list[Checkpoint], int | None]"  # and where the next page begins
 
 
 def get(tx: Tx, scope: str, wanted: str) -> Checkpoint:
@@ -22,37 +27,38 @@ def get(tx: Tx, scope: str, wanted: str) -> Checkpoint:
     return checkpoints.as_value(tx, sessions.by_number(tx, scope, row.session), row)
 
 
-def of_agent(tx: Tx, scope: str, agent_id: str, number: int) -> list[Checkpoint]:
-    """Return the checkpoints of an agent known by its number, even if it is in the trash."""
+def of_agent(tx: Tx, scope: str, agent_id: str, number: int, portion: Portion) -> Found:
+    """Return checkpoints of an agent known by its number, even if it is in the trash."""
     found = AGENT.get(tx, scope, number)
     if found is None or found.hidden == 2:
         raise _nothing(agent_id)
-    return _of_agent(tx, found)
+    return _of_agent(tx, found, portion)
 
 
-def of_session(tx: Tx, scope: str, session_id: str) -> list[Checkpoint]:
-    """Return the checkpoints of a session."""
+def of_session(tx: Tx, scope: str, session_id: str, portion: Portion) -> Found:
+    """Return checkpoints of a session."""
     found = sessions.find(tx, scope, session_id)
     if found is None:
         raise _nothing(session_id)
-    return checkpoints.all_values(tx, found)
+    return checkpoints.page(tx, found, portion)
 
 
-def of_either(tx: Tx, scope: str, wanted: str) -> list[Checkpoint]:
-    """Return the checkpoints of the agent with this id, else of the session, else of the agent in the trash."""
+def of_either(tx: Tx, scope: str, wanted: str, portion: Portion) -> Found:
+    """Return checkpoints of the agent with this id, else of the session, else of the agent in the trash."""
     agent = agents.find_any(tx, scope, wanted)
     if agent is not None and not agent.hidden:
-        return _of_agent(tx, agent)
+        return _of_agent(tx, agent, portion)
     session = sessions.find(tx, scope, wanted)
     if session is not None:
-        return checkpoints.all_values(tx, session)
+        return checkpoints.page(tx, session, portion)
     if agent is None:
         raise _nothing(wanted)
-    return _of_agent(tx, agent)
+    return _of_agent(tx, agent, portion)
 
 
-def _of_agent(tx: Tx, agent: AgentRow) -> list[Checkpoint]:
-    return [agent_checkpoints.as_value(tx, agent, row) for row in agent_checkpoints.of_agent(tx, agent)]
+def _of_agent(tx: Tx, agent: AgentRow, portion: Portion) -> Found:
+    rows, more = portion.read(tx, AGENT_CHECKPOINT, "scope = ? AND agent = ?", (agent.scope, agent.aid))
+    return [agent_checkpoints.as_value(tx, agent, row) for row in rows], more
 
 
 def restore(

@@ -8,7 +8,7 @@ and written again. Reading a range takes one index range per branch in it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ from ..model.entry import GENESIS
 from ..storage.base import Tx
 from ..tables.branches import BRANCH
 from ..tables.branches import BranchRow as BranchRow
-from ..tables.table import slots
+from ..tables.table import several, slots
 
 # coalesce, since a plain comparison excludes NULL and would lead PostgreSQL to the partial index of parents, which it
 # would then scan for the whole scope.
@@ -32,6 +32,9 @@ PATH = f"""WITH RECURSIVE path (at) AS (SELECT CAST(? AS BIGINT) UNION ALL
 SELECT b.parent FROM path CROSS JOIN branch b WHERE b.scope = ? AND b.bid = path.at AND b.fork_seq > ?
 AND coalesce(b.parent, 0) < b.bid)
 SELECT {BRANCH.selected("h")} FROM path CROSS JOIN branch h WHERE h.scope = ? AND h.bid = path.at ORDER BY h.bid DESC"""
+
+
+_MANY = 500  # branches of one read
 
 
 class Segment(NamedTuple):
@@ -54,6 +57,15 @@ def get(tx: Tx, scope: str, bid: int) -> BranchRow:
 def find_by_uid(tx: Tx, scope: str, uid: str) -> BranchRow | None:
     """Return a branch by its id, whichever session it belongs to, or None."""
     return BRANCH.one(tx, "WHERE scope = ? AND uid = ?", (scope, uid))
+
+
+def by_uids(tx: Tx, scope: str, uids: Iterable[str]) -> dict[str, BranchRow]:
+    """Return branches by their ids, many per read; missing ones are left out."""
+    found = dict[str, BranchRow]()
+    for some in several(sorted(uids), _MANY):
+        where = f"WHERE scope = ? AND uid IN ({slots(len(some))})"
+        found |= {row.uid: row for row in BRANCH.all(tx, where, (scope, *some))}
+    return found
 
 
 def find_by_name(tx: Tx, scope: str, session: int, name: str) -> BranchRow | None:

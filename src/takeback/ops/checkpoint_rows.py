@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple, TypeVar
+
 from ..errors import Corrupt, NotFound
-from ..storage.base import Tx
+from ..storage.base import Tx, Value
 from ..tables.history import CHECKPOINT
 from ..tables.history import CheckpointRow as CheckpointRow
+from ..tables.table import Table
 from . import branches, log, sessions
 from .sessions import SessionRow
+
+R = TypeVar("R", bound="tuple[Any, ...]")
 
 
 def by_id(tx: Tx, scope: str, checkpoint_id: str) -> CheckpointRow | None:
@@ -30,9 +35,30 @@ def get(tx: Tx, session: SessionRow, wanted: str) -> CheckpointRow:
     return found
 
 
-def of_session(tx: Tx, session: SessionRow) -> list[CheckpointRow]:
-    """Return a session's checkpoints in the order they were made."""
-    return CHECKPOINT.all(tx, "WHERE scope = ? AND session = ? ORDER BY cid", (session.scope, session.sid))
+class Portion(NamedTuple):
+    """Which checkpoints to list: how many, after which, and whether from the newest on."""
+
+    limit: int | None = None
+    after: int | None = None
+    newest: bool = False
+
+    def read(self, tx: Tx, table: Table[R], where: str, args: tuple[Value, ...]) -> tuple[list[R], int | None]:
+        """Return the rows that match a condition, in order, and the number after which the next page begins."""
+        first, than, order = (1 << 62, "<", " DESC") if self.newest else (0, ">", "")
+        most = 1 << 62 if self.limit is None else self.limit + 1
+        sql = f"WHERE {where} AND {table.number} {than} ? ORDER BY {table.number}{order} LIMIT ?"
+        found = table.all(tx, sql, (*args, first if self.after is None else self.after, most))
+        if self.limit is None or len(found) <= self.limit:
+            return found, None
+        return found[: self.limit], getattr(found[self.limit - 1], table.number)
+
+
+EVERY = Portion()
+
+
+def of_session(tx: Tx, session: SessionRow, portion: Portion = EVERY) -> tuple[list[CheckpointRow], int | None]:
+    """Return a session's checkpoints, and where the next page begins."""
+    return portion.read(tx, CHECKPOINT, "scope = ? AND session = ?", (session.scope, session.sid))
 
 
 def newest_on_path(tx: Tx, session: SessionRow, low: int) -> CheckpointRow | None:

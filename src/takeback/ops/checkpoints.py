@@ -16,7 +16,9 @@ from ..model.session import Head, Stats
 from ..storage.base import Tx
 from ..tables.history import CHECKPOINT
 from . import branches, entries, feed, idempotency, operations, sessions, subagent_points, work
+from .checkpoint_rows import EVERY as EVERY
 from .checkpoint_rows import CheckpointRow as CheckpointRow
+from .checkpoint_rows import Portion as Portion
 from .checkpoint_rows import by_id as by_id
 from .checkpoint_rows import find as find
 from .checkpoint_rows import get as get
@@ -74,9 +76,10 @@ def value_of(tx: Tx, session: SessionRow, wanted: str) -> Checkpoint:
     return as_value(tx, session, get(tx, session, wanted))
 
 
-def all_values(tx: Tx, session: SessionRow) -> list[Checkpoint]:
-    """Return the checkpoints of a session in the order they were made."""
-    return [as_value(tx, session, row) for row in of_session(tx, session)]
+def page(tx: Tx, session: SessionRow, portion: Portion) -> tuple[list[Checkpoint], int | None]:
+    """Return checkpoints of a session, and where the next page begins."""
+    rows, more = of_session(tx, session, portion)
+    return [as_value(tx, session, row) for row in rows], more
 
 
 def create_once(

@@ -15,7 +15,7 @@ from .. import codec
 from ..errors import Conflict, Corrupt, Invalid
 from ..model.document import BETWEEN, Document, parts_of
 from ..storage.base import LOCK, Tx
-from ..tables.documents import DOCUMENT, DocumentRow
+from ..tables.documents import CLEARED, DELETED, DOCUMENT, LIVE, DocumentRow
 from . import blobs, feed, idempotency
 
 if TYPE_CHECKING:
@@ -32,6 +32,10 @@ EXPIRED = "WHERE scope = ? AND expires_ms IS NOT NULL AND expires_ms <= ? ORDER 
 LISTED = f"""{DOCUMENT.select} INDEXED BY document_live WHERE scope = ? AND namespace = ? AND hidden = 0
 AND key {{since}} ? {{until}} AND (expires_ms IS NULL OR expires_ms > ?) ORDER BY key LIMIT ?"""
 BY_KEY = f"WHERE scope = ? AND namespace = ? AND key = ?{LOCK}"
+
+
+# What is left of a row without its value: name and version.
+GONE: dict[str, Any] = {"hidden": DELETED, "expires_ms": None, "value": None, "hash": None}
 
 
 class Prepared(NamedTuple):
@@ -225,7 +229,7 @@ def put_once(
         version, created_ms, updated_ms = map(int, made.split())
         until = None if ttl_ms is None else updated_ms + ttl_ms
         times = created_ms, updated_ms
-        return DocumentRow(scope, 0, namespace, key, version, 0, until, None, value.hash, value.form, *times)
+        return DocumentRow(scope, 0, namespace, key, version, LIVE, until, None, value.hash, value.form, *times)
 
     row = idempotency.once(tx, scope, 0, call, kind=ONCE, do=do, again=again)
     return shown(row, value.data), has_expired(tx, scope, now_ms=now_ms)
@@ -253,7 +257,7 @@ def put(
     now_ms: int,
 ) -> DocumentRow:
     """Put the next version of a document; one that is not at ``expected_version`` (0: absent) raises ``Conflict``."""
-    old = _locked(tx, scope, namespace, key)
+    old = locked(tx, scope, namespace, key)
     found = _live(old, now_ms)
     _require(key, expected_version, found)
     assert not value.is_large or value.hash, "a large value is stored as a blob first"
@@ -266,13 +270,14 @@ def put(
         namespace,
         key,
         1 if old is None else old.version + 1,
-        0,
+        LIVE,
         expires_ms,
         None if value.hash else value.data,
         value.hash,
         value.form,
         now_ms if found is None else found.created_ms,
         now_ms,
+        *(() if old is None else old.base),
     )
     if old is None:
         DOCUMENT.put(tx, new)
@@ -286,15 +291,15 @@ def delete(
     tx: Tx, scope: str, namespace: str, key: str, *, expected_version: int | None, now_ms: int
 ) -> DocumentRow | None:
     """Delete a document and return it as it was, None if it is absent; ``expected_version`` works as in ``put``."""
-    found = _live(_locked(tx, scope, namespace, key), now_ms)
+    found = _live(locked(tx, scope, namespace, key), now_ms)
     _require(key, expected_version, found)
     if found is not None:
-        _clear(tx, found)
+        DOCUMENT.update(tx, found, found._replace(**GONE))
         feed.record_document(tx, scope, found.did, 0)
     return found
 
 
-def _locked(tx: Tx, scope: str, namespace: str, key: str) -> DocumentRow | None:
+def locked(tx: Tx, scope: str, namespace: str, key: str) -> DocumentRow | None:
     """Return the row of a key, live or not, and keep others from changing it."""
     found = DOCUMENT.one(tx, BY_KEY, (scope, namespace, key))
     if found is None:
@@ -334,10 +339,5 @@ def clear_expired(tx: Tx, scope: str, *, now_ms: int) -> int:
     stored = tx.all(f"{DOCUMENT.select} {EXPIRED}{LOCK}", (scope, now_ms, _CLEARED))
     rows = [DOCUMENT.checked(each) for each in stored if DOCUMENT.is_sound(each)]  # a damaged one keeps nobody waiting
     for row in rows:
-        _clear(tx, row)
+        DOCUMENT.update(tx, row, row._replace(**{**GONE, "hidden": CLEARED}))
     return len(rows)
-
-
-def _clear(tx: Tx, row: DocumentRow) -> None:
-    """Drop the value and keep the row."""
-    DOCUMENT.update(tx, row, row._replace(hidden=1, expires_ms=None, value=None, hash=None))

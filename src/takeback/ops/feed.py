@@ -10,6 +10,7 @@ transaction can come before it, and a position has more than one part (``Dialect
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from ..errors import Corrupt, Invalid
@@ -53,6 +54,19 @@ def record(
     return position, rank
 
 
+def record_many(tx: Tx, rows: Sequence[SessionRow], kind: str) -> Sequence[int]:
+    """Add one change of the same kind for each of some sessions, at its head; return their positions."""
+    positions = _next_positions(tx, len(rows))
+    made = [
+        FeedRow(row.scope, position, kind, row.sid, row.branch, row.seq, row.seq)
+        for row, position in zip(rows, positions, strict=True)
+    ]
+    FEED.put_many(tx, made)
+    if made:
+        tx.reached(made[-1].pos)
+    return positions
+
+
 def record_agent(tx: Tx, scope: str, aid: int, kind: str) -> int:
     """Add a change of an agent; return its position."""
     row = FeedRow(scope, next_position(tx), kind, 0, aid, 0, 0)
@@ -78,6 +92,14 @@ def next_position(tx: Tx) -> int:
         return tx.next("feed")
     newest = tx.newest()
     return (scalar(tx, LAST) or 0 if newest is None else newest) + 1
+
+
+def _next_positions(tx: Tx, count: int) -> Sequence[int]:
+    """Return the positions of the next changes."""
+    if not tx.dialect.gapless:
+        return tx.next_many("feed", count)
+    first = next_position(tx)
+    return range(first, first + count)
 
 
 def last_of(tx: Tx, session: SessionRow) -> FeedRow | None:

@@ -7,7 +7,7 @@ log; nothing here writes, and nothing is imported that only writing needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from ..errors import Corrupt, Error, NotFound
@@ -264,6 +264,25 @@ def point_on(tx: Tx, scope: str, branch: branches.BranchRow, seq: int) -> Point:
         raise damage(entry_id(holder.uid, seq), missing=missing)
     found = ENTRY.checked(stored).chain
     return Point(holder.bid, holder.uid, holder.fork_seq, seq, found.hash, found.numbers)
+
+
+def points_on(tx: Tx, scope: str, wanted: Iterable[tuple[branches.BranchRow, int]]) -> dict[tuple[int, int], Point]:
+    """Find entries on the paths of branches, as ``point_on`` does for one, by number of the branch and seq.
+
+    Those that the branches hold themselves are read many at once.
+    """
+    asked = {(branch.bid, seq): (branch, seq) for branch, seq in wanted}
+    own = [key_of(branch.bid, seq) for branch, seq in asked.values() if seq > branch.fork_seq]
+    stored = ENTRY.numbered(tx, scope, own, damaged=False)
+    found = dict[tuple[int, int], Point]()
+    for place, (branch, seq) in asked.items():
+        row = stored.get(key_of(branch.bid, seq))
+        if row is None:  # a branch above holds it, or it is lost, which this reports
+            found[place] = point_on(tx, scope, branch, seq)
+        else:
+            chain = row.chain
+            found[place] = Point(branch.bid, branch.uid, branch.fork_seq, seq, chain.hash, chain.numbers)
+    return found
 
 
 def is_on_path(tx: Tx, session: SessionRow, uid: str, seq: int) -> bool:

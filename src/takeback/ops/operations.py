@@ -9,7 +9,6 @@ operation clears it. None of them loses anything that was appended.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -21,7 +20,7 @@ from ..storage.base import Tx
 from ..tables.history import OPERATION
 from ..tables.history import OperationRow as OperationRow
 from ..tables.sessions import SESSION
-from . import agents, branches, entries, feed, idempotency, session_metadata, sessions, work
+from . import agents, branches, feed, idempotency, session_metadata, sessions, work
 from .operation_summaries import all_named as all_named
 from .operation_summaries import as_value as as_value
 from .operation_summaries import named as named
@@ -124,22 +123,19 @@ def done_before(tx: Tx, session: SessionRow, call: ApiCall) -> Operation | None:
 
 def touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:
     """Write a session at its new feed position; its revision grows if the head moved."""
-    return sessions.store(tx, session, _touched(session, position, rank, now_ms, moved=moved))
+    return sessions.store(tx, session, touched(session, position, rank, now_ms, moved=moved))
 
 
-def _touched(session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:
+def touched(session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:
+    """Return a session at its new feed position; its revision grows if the head moved."""
     revision = session.revision + moved
     return session._replace(revision=revision, **sessions.placed(session, position, rank, now_ms))
 
 
-def _put(
-    tx: Tx, session: SessionRow, new: SessionRow, kind: str, now_ms: int, *, moved: bool, rank: int | None = None
-) -> SessionRow:
+def _put(tx: Tx, session: SessionRow, new: SessionRow, kind: str, now_ms: int, *, moved: bool) -> SessionRow:
     """Write a session that an operation changes, and record the change in the feed."""
-    position, rank = feed.record(
-        tx, session, kind, branch=new.branch, first=new.seq, last=new.seq, now_ms=now_ms, rank=rank
-    )
-    return sessions.store(tx, session, _touched(new, position, rank, now_ms, moved=moved))
+    position, rank = feed.record(tx, session, kind, branch=new.branch, first=new.seq, last=new.seq, now_ms=now_ms)
+    return sessions.store(tx, session, touched(new, position, rank, now_ms, moved=moved))
 
 
 def on_agent(
@@ -156,28 +152,15 @@ def on_agent(
     # In the feed, "restore" already means that a session left the trash.
     change = RESTORED if kind == "restore" else kind
     if known:
-        _change_sessions(tx, known, after.get("sessions", {}), after.get("heads", {}), change, now_ms)
+        from . import session_changes  # it imports this module
+
+        trash, heads = after.get("sessions", {}), after.get("heads", {})
+        session_changes.place(tx, known.values(), trash, heads, change, now_ms)
     state = codec.encode(agents.state_at(tx, agent, after["state"])) if "state" in after else None
     changed = agents.write(tx, agent, now_ms=now_ms, fields=fields, state=state, hidden=hidden)
     feed.record_agent(tx, agent.scope, agent.aid, change)
     row = _record(tx, kind, (agent.scope, 0, agent.aid, 0), before, after, now_ms, undoes)
     return changed, as_value(tx, row, None, agent.id)
-
-
-def _change_sessions(tx: Tx, known: dict[str, SessionRow], trash: View, heads: View, kind: str, now_ms: int) -> None:
-    """Move an agent's sessions to the trash first, which frees their names, then others out of it, and move heads."""
-    scope = next(iter(known.values())).scope
-    newest = sessions.top_rank(tx, scope)  # once for all of them: reading it is most of the cost
-    rank = sessions.next_rank(now_ms, newest, feed.next_position(tx))
-    for session_id in sorted(known, key=lambda each: (not trash.get(each, 0), each)):
-        session = new = known[session_id]
-        gone = trash.get(session_id, session.hidden)
-        if bool(session.hidden) != bool(gone):
-            new = _visible(tx, new, gone, new.name)
-        if session_id in heads:
-            new = _moved(tx, new, *heads[session_id])
-        if new != session:
-            _put(tx, session, new, kind, now_ms, moved=head_view(new) != head_view(session), rank=rank)
 
 
 def _record(
@@ -306,8 +289,6 @@ def _applied(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRo
     """Return a session as ``after`` says, for the caller to store; what is stored beside its row is written here."""
     if 0 in (after.get("hidden"), after.get("session", ["", 1])[1]):  # the agent may have been deleted meanwhile
         agents.ensure(tx, session.scope, session.agent, now_ms=now_ms)
-    if "hidden" in after:
-        session = _visible(tx, session, after["hidden"], after.get("name", session.name))
     if "metadata" in after:
         details = sessions.decoded(sessions.detail(tx, session))
         doc = codec.encode({**details, "metadata": after["metadata"]})
@@ -316,74 +297,31 @@ def _applied(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRo
     if "branch" in after:
         uid, hidden = after["branch"]
         branches.set_hidden(tx, branches.find(tx, session.scope, session.sid, uid), hidden)
+    session = session._replace(**{thing: value for thing, value in after.items() if thing in _PLAIN})
+    return session if _PLACES.isdisjoint(after) else _placed(tx, session, after, now_ms)
+
+
+def _placed(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRow:
+    """Return a session in the trash or out of it, and at its new head, after moving those that go with it."""
+    from . import session_changes  # it imports this module, and most operations only change fields
+
+    if "hidden" in after:
+        (session,) = session_changes.visible(tx, [(session, after["hidden"], after.get("name", session.name))])
     if "session" in after:
         made = unless_purged(tx, session.scope, after["session"][0])
-        if made is not None and made.hidden != after["session"][1]:
-            _put(tx, made, _visible(tx, made, after["session"][1], made.name), "fork", now_ms, moved=False)
-    for child, place in after.get("below", {}).items():
-        _place_below(tx, session, child, place, now_ms)
-    plain = {thing: value for thing, value in after.items() if thing in _PLAIN}
-    session = session._replace(**plain)
-    return _moved(tx, session, *after["head"]) if "head" in after else session
+        if made is not None:
+            session_changes.place(tx, [made], dict([after["session"]]), {}, "fork", now_ms)
+    if below := after.get("below"):
+        children = all_unless_purged(tx, session.scope, below).values()
+        hidden = {child: place[3] for child, place in below.items()}
+        heads = {child: place[:3] for child, place in below.items()}
+        session_changes.place(tx, children, hidden, heads, "below", now_ms)
+    return session_changes.moved(tx, [(session, after["head"])])[0] if "head" in after else session
 
 
+_PLACES = frozenset({"hidden", "session", "below", "head"})
 # Without "workspace": no operation changes it, so an imported file that claims so must not redirect a session.
 _PLAIN = frozenset({"title", "tags", "archived", "pinned", "status"})
-
-
-def _place_below(tx: Tx, session: SessionRow, child_id: str, place: list[Any], now_ms: int) -> None:
-    """Move a sub-agent back to where it was, and into the trash or out of it."""
-    child = unless_purged(tx, session.scope, child_id)
-    if child is None or [*head_view(child), child.hidden] == place:
-        return
-    moved = _moved(tx, child, *place[:3])
-    if moved.hidden != place[3]:
-        moved = _visible(tx, moved, place[3], moved.name)
-    _put(tx, child, moved, "below", now_ms, moved=True)
-
-
-def _visible(tx: Tx, session: SessionRow, hidden: int, name: str | None) -> SessionRow:
-    """Return a session moved to the trash or out of it; a taken name gets `` (2)``, a taken key raises ``Conflict``."""
-    if not hidden and session.hidden:
-        name = _free_name(tx, session, name)
-        if sessions.find_by_key(tx, session.scope, session.key) is not None:
-            raise Conflict(f"another session has the key {session.key!r} now; delete that one first")
-        if session.label is not None and sessions.find_by_label(tx, session.scope, session.parent, session.label):
-            raise Conflict(f"another sub-agent has the label {session.label!r} now; delete that one first")
-    return session._replace(hidden=hidden, name=name)
-
-
-def _free_name(tx: Tx, session: SessionRow, name: str | None) -> str | None:
-    """Return the name, with `` (2)`` and so on appended if another session has it by now."""
-    if name is None:
-        return None
-    names = itertools.chain([name], (f"{name} ({number})" for number in itertools.count(2)))
-    for candidate in names:
-        taken = sessions.find_by_name(
-            tx, session.scope, agent=session.agent, workspace=session.workspace, name=candidate
-        )
-        if taken is None or taken.sid == session.sid:
-            break
-    return candidate
-
-
-def _moved(tx: Tx, session: SessionRow, uid: str, seq: int, attached: int) -> SessionRow:
-    """Return a session with its head elsewhere, after recording the tip of the branch that it leaves."""
-    if [uid, seq, attached] == head_view(session):
-        return session
-    left = branches.get(tx, session.scope, session.branch)
-    if session.attached:
-        left = branches.set_tip(tx, left, session.seq, session.hash)
-    branch = left if uid == session.uid else branches.find(tx, session.scope, session.sid, uid)
-    seq = branch.tip_seq if attached else seq
-    target = entries.point_on(tx, session.scope, branch, seq)
-    place: dict[str, Any] = {"branch": branch.bid, "uid": branch.uid, "fork": branch.fork_seq, "seq": seq}
-    numbers: dict[str, Any] = target.numbers._asdict()
-    moved = session._replace(**place, attached=attached, hash=target.hash, **numbers, calls=None)
-    if moved.work_seq == session.work_seq == 0:
-        return moved
-    counts: dict[str, Any] = work.counts_at_head(tx, moved)
-    return moved._replace(**counts)
 
 
 def counted(tx: Tx, session: SessionRow) -> SessionRow:

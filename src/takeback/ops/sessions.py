@@ -24,6 +24,7 @@ from ..tables.sessions import WHOLE as WHOLE_COLUMNS
 from ..tables.sessions import LeaseRow as LeaseRow
 from ..tables.sessions import SessionRow as SessionRow
 from ..tables.sessions import Whole as Whole
+from ..tables.table import several as several_of
 from ..tables.table import slots
 from . import branches, session_metadata
 
@@ -51,6 +52,7 @@ _TAGGED = ("tags", "hidden", "rank")
 _MINUTE = 60_000
 _POSITIONS = (1 << 36) - 1  # the bits of a rank that are a feed position
 _LAST_MINUTE = (1 << 27) - 1  # in the year 2225
+_MANY = 500  # sessions of one read
 _FULL = 2048  # changes that share one rank
 
 P = ParamSpec("P")
@@ -306,6 +308,15 @@ def store(tx: Tx, session: SessionRow, new: SessionRow) -> SessionRow:
     return new
 
 
+def store_many(tx: Tx, pairs: Sequence[tuple[SessionRow, SessionRow]]) -> None:
+    """Write sessions, each as stored and as it should be, as ``store`` does for one, many per statement."""
+    SESSION.update_many(tx, pairs)
+    tagged = [(old.tag_rows, new.tag_rows) for old, new in pairs if old.tags or new.tags]
+    TAG.delete_many(tx, [row for old, new in tagged for row in old if row not in new])
+    TAG.put_many(tx, [row for old, new in tagged for row in new if row not in old])
+    session_metadata.move_many(tx, [new for old, new in pairs if (old.hidden, old.rank) != (new.hidden, new.rank)])
+
+
 def _store_tags(tx: Tx, old: Sequence[TagRow], new: Sequence[TagRow]) -> None:
     """Write the rows of a session's tags; a tag it keeps is updated in place, which is cheaper on PostgreSQL."""
     kept = {row.tag: row for row in new}
@@ -414,6 +425,16 @@ def lasting(doc: bytes) -> bytes:
 def find_lease(tx: Tx, session: SessionRow) -> LeaseRow | None:
     """Return the lease of a session, held or not; None if nobody ever took it."""
     return LEASE.get(tx, session.scope, session.sid)
+
+
+def held_leases(tx: Tx, rows: Sequence[SessionRow]) -> dict[int, LeaseRow]:
+    """Return the leases that somebody holds, by session, for sessions of one scope."""
+    found = dict[int, LeaseRow]()
+    for some in several_of(rows, _MANY):
+        where = f"INDEXED BY lease_held WHERE scope = ? AND session IN ({slots(len(some))}) AND holder IS NOT NULL"
+        held = LEASE.all(tx, where, (some[0].scope, *(row.sid for row in some)))
+        found |= {lease.session: lease for lease in held}
+    return found
 
 
 def find_whole(tx: Tx, scope: str, session_id: str) -> Whole | None:

@@ -6,6 +6,7 @@ those who tell the details of an input that counts all of the prompt.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from ..errors import Invalid
@@ -24,6 +25,8 @@ _REASONING = (
     "output_token_details.reasoning",
     "details.reasoning_tokens",
 )
+_COMMON = (*sorted(KNOWN), *_CACHE_READ, *_CACHE_WRITE, *_REASONING)
+_SUMS = ("cost", "total_tokens", "total_token_count", "totalTokenCount", "totalTokens")
 _NO_DETAILS: tuple[tuple[str, ...], ...] = ((), (), ())
 
 
@@ -36,6 +39,7 @@ def common(data: dict[str, Any], *beside: str) -> Usage:
     # Most usage tells no details: what is not there need not be looked for.
     inside = _NO_DETAILS if _DETAILS.isdisjoint(data) else (_CACHE_READ, _CACHE_WRITE, _REASONING)
     more = sum([tokens(data, each) for each in beside]) if beside and _INCLUSIVE.isdisjoint(data) else 0
+    told = data.get("extra")
     return Usage(
         tokens(data, "input_tokens") + more,
         tokens(data, "output_tokens"),
@@ -43,7 +47,33 @@ def common(data: dict[str, Any], *beside: str) -> Usage:
         tokens(data, "cache_write_tokens", *beside[1:], *inside[1]),
         tokens(data, "reasoning_tokens", *inside[2]),
         cost(data),
+        {**(told if isinstance(told, dict) else {}), **rest(data, _COMMON, beside)},
     )
+
+
+def rest(data: dict[str, Any], *read: tuple[str, ...]) -> dict[str, Any]:
+    """Return the members of usage that were not read, by the paths of those that were; a sum of these is no news."""
+    known, found = _by_name(read), dict[str, Any]()
+    for name, value in data.items():
+        inside = known.get(name)
+        if value is None or (inside is not None and "" in inside):
+            continue
+        if inside is not None and isinstance(value, dict):
+            value = {key: each for key, each in value.items() if key not in inside and each is not None}
+            if not value:
+                continue
+        found[name] = value
+    return found
+
+
+@lru_cache(maxsize=64)
+def _by_name(read: tuple[tuple[str, ...], ...]) -> dict[str, set[str]]:
+    """Return the first names of paths, each with the names that are inside; an empty one means all of it."""
+    found = {name: {""} for name in _SUMS}
+    for path in (each for paths in read for each in paths):
+        name, _, inner = path.partition(".")
+        found.setdefault(name, set()).add(inner)
+    return found
 
 
 def tokens(data: dict[str, Any], *paths: str) -> int:

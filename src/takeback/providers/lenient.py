@@ -107,6 +107,18 @@ def with_role(
     return {**value, "role": known[0]}
 
 
+def merged(given: dict[str, Any], more: dict[str, Any], where: str = "request") -> dict[str, Any]:
+    """Return arguments of a call with more of the caller's; raises ``Invalid`` for one that is there already."""
+    for name, value in more.items():
+        if name in given and given[name] != value:
+            how = _INSTEAD.get(name, "change it in the dict that request() returns")
+            raise Invalid(f"{name!r} of the {where} comes from the context; leave it out, or {how}")
+    return {**given, **more}
+
+
+_INSTEAD = dict.fromkeys(("model", "modelId"), "build the context for that model: context(..., model=...)")
+
+
 def given(**arguments: Any) -> dict[str, Any]:
     """Return the arguments that are there."""
     return {name: value for name, value in arguments.items() if value is not None}

@@ -11,13 +11,12 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import Any
 
 import msgspec
 
-_SHOWN = 8
 _encode = msgspec.json.Encoder().encode
 
 
@@ -98,7 +97,7 @@ def verbatim(part: Part, form: str) -> Any:
 
 
 class Notes:
-    """What was repaired: sentences, each with the messages it happened to, in the order of first happening."""
+    """What was repaired: what was done, each with the messages it happened to, in the order of first happening."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[int]] = {}
@@ -111,13 +110,9 @@ class Notes:
     def __bool__(self) -> bool:
         return bool(self._found)
 
-    def sentences(self) -> tuple[str, ...]:
-        """Return one sentence per kind of repair."""
-        return tuple(_sentence(what, seqs) for what, seqs in self._found.items())
-
-
-def _sentence(what: str, seqs: list[int]) -> str:
-    return f"{what} (message{'s' if len(seqs) > 1 else ''} {listed(seqs, _SHOWN)})" if seqs else what
+    def found(self) -> Iterator[tuple[str, list[int]]]:
+        """Go through what was done, with the seqs of what it was done to."""
+        return iter(self._found.items())
 
 
 def listed(seqs: Sequence[int], most: int) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from . import load
 from .glance import Judge
+from .lenient import merged
 from .normal import Item, Part
 from .rules import Rules
 
@@ -33,19 +34,22 @@ class Provider(NamedTuple):
     """A message of nothing but text, of a role."""
     request: Callable[[str | None, str | None, list[Any]], dict[str, Any]]
     """The arguments of the SDK's call: of a model, the system's words and messages."""
+    merge: Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
+    """These arguments with more of the caller's."""
     judge: Judge
     """What is plainly right as stored."""
     sound: Callable[[str, dict[str, Any], Note], dict[str, Any]]
     """A stored message as its form allows it, for the role that it was understood as.
 
     Other programs add fields of theirs, and lose some. The providers refuse what they do not know ("Extra inputs are
-    not permitted"), so it is taken away before anything is read; what an API said itself is trusted, for it may know
-    more than we do. A message that is right already is the very same object.
+    not permitted"), so it is taken away before anything is read, whoever said it: nobody can tell what an API said
+    itself from what others added to it. A message that is right already is the very same object.
     """
 
 
 def gathered(name: str) -> Provider:
-    """Gather what the modules of a provider's folder offer; some need neither ``plain`` nor ``sound`` of their own."""
+    """Gather what the modules of a provider's folder offer; some need neither ``plain`` nor ``merge`` of their own."""
     rules, read, write, glance = (load(name, module) for module in ("rules", "read", "write", "glance"))
-    plain, sound = getattr(write, "plain", _plain), getattr(read, "sound", _sound)
-    return Provider(rules.RULES, read.read, write.write, plain, write.request, glance.judge, sound)
+    plain, merge = getattr(write, "plain", _plain), getattr(write, "merge", merged)
+    sound = getattr(read, "sound", _sound)
+    return Provider(rules.RULES, read.read, write.write, plain, write.request, merge, glance.judge, sound)

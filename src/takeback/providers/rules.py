@@ -94,6 +94,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """What else the model that is asked demands."""
     untied: Callable[[Item], Item] = _as_it_is
     """An answer without the ids that belong to reasoning which is gone."""
+    developer: bool = False
+    """Whether there are instructions of a developer's in the middle of a conversation, with a role of their own."""
     prices: str | None = None
     """The provider's name in the list of prices, if that is another one."""
 

@@ -21,17 +21,18 @@ WHERE b.scope = ? AND b.session = ? AND p.session <> b.session"""
 
 
 class Choice(NamedTuple):
-    """The numbers of the sessions and agents of a scope that go over, and the ids of the sessions."""
+    """The numbers of the sessions and agents of a scope that go over, the ids of the sessions, and if documents do."""
 
     scope: str
     sids: frozenset[int]
     aids: frozenset[int]
     ids: frozenset[str]
+    documents: bool = False
 
 
-def chooser(scope: str, session_ids: Iterable[str], *, subagents: bool) -> Op[Choice]:
-    """Return the operation that chooses some sessions."""
-    return lambda tx: choose(tx, scope, session_ids, subagents=subagents)
+def chooser(scope: str, session_ids: Iterable[str], *, subagents: bool, documents: bool = False) -> Op[Choice]:
+    """Return the operation that chooses some sessions, and all documents of the scope or none."""
+    return lambda tx: choose(tx, scope, session_ids, subagents=subagents)._replace(documents=documents)
 
 
 def choose(tx: Tx, scope: str, session_ids: Iterable[str], *, subagents: bool) -> Choice:

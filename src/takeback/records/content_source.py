@@ -19,7 +19,7 @@ from ..tables.content import BLOB, BlobRow
 from ..tables.entries import LinkRow
 from ..tables.table import Table
 from . import strict_checks
-from .stream import AgentRecord, Blob, Chunk, EntriesRecord, Record, SessionRecord, WorkspaceRecord
+from .stream import AgentRecord, Blob, Chunk, DocumentRecord, EntriesRecord, Record, SessionRecord, WorkspaceRecord
 from .strict_checks import ROWS
 
 R = TypeVar("R", bound="tuple[Any, ...]")
@@ -45,6 +45,9 @@ class Known(Protocol):
 
     def workspace(self, workspace: WorkspaceRecord) -> int | None:
         """Return behind which scan the others are wanted; None if nothing of the workspace is."""
+
+    def document(self, document: DocumentRecord) -> bool:
+        """Whether a document is wanted."""
 
 
 class ContentSource:

@@ -19,6 +19,7 @@ from ..ops import blobs, idempotency
 from ..tables.agents import AGENT, VERSION
 from ..tables.branches import BRANCH
 from ..tables.content import BLOB, ChunkRow
+from ..tables.documents import DOCUMENT
 from ..tables.entries import Chain, EntryRow, LinkRow, LostRow
 from ..tables.files import SCAN, WORKSPACE, TouchedRow
 from ..tables.history import CHECKPOINT, ONCE, OPERATION
@@ -35,6 +36,7 @@ from .lines import (
     BlobLine,
     BranchLine,
     ChunkLine,
+    DocumentLine,
     EndLine,
     EntryLine,
     FileLimits,
@@ -58,6 +60,7 @@ from .stream import (
     BranchRecord,
     CheckpointRecord,
     Chunk,
+    DocumentRecord,
     EntriesRecord,
     Key,
     OperationRecord,
@@ -282,6 +285,7 @@ _READS: dict[Any, Callable[[str, Any], Record]] = {
     ),
     WorkspaceLine: _workspace_of,
     ScanLine: _scan_of,
+    DocumentLine: lambda scope, line: DocumentRecord(_row(DOCUMENT, line, scope)),
     KeyLine: _key_of,
 }
 

@@ -28,6 +28,7 @@ from ..ops import blobs
 from ..tables.agents import AGENT, VERSION
 from ..tables.branches import BRANCH
 from ..tables.content import BLOB, CHUNK
+from ..tables.documents import DOCUMENT
 from ..tables.files import SCAN, WORKSPACE
 from ..tables.history import CHECKPOINT, ONCE, OPERATION
 from ..tables.sessions import SESSION
@@ -39,6 +40,7 @@ from .stream import (
     BranchRecord,
     CheckpointRecord,
     Chunk,
+    DocumentRecord,
     EntriesRecord,
     Key,
     OperationRecord,
@@ -192,6 +194,7 @@ ScanLine = _line(
     ("authors", Authors, ()),
     ("touched", tuple[tuple[Any, Count, str], ...], ()),
 )
+DocumentLine = _line("document", DOCUMENT, "did base_version base_ms base_hidden")
 OperationLine = _line(
     "operation",
     OPERATION,
@@ -213,7 +216,7 @@ KeyLine = _line(
     ("made", Made | None, None),
 )
 _Any = (HeaderLine | EndLine | AgentLine | VersionLine | BlobLine | ChunkLine | SessionLine) | (
-    BranchLine | EntryLine | PointLine | WorkspaceLine | ScanLine | OperationLine | KeyLine
+    BranchLine | EntryLine | PointLine | WorkspaceLine | ScanLine | DocumentLine | OperationLine | KeyLine
 )
 decode = msgspec.json.Decoder(_Any).decode
 
@@ -388,6 +391,7 @@ _WRITES: dict[type, Callable[[Any], Any]] = {
     ),
     WorkspaceRecord: lambda record: _said(WorkspaceLine, record.row, id=record.row.uid),
     ScanRecord: _scan,
+    DocumentRecord: lambda record: _said(DocumentLine, record.row),
     OperationRecord: lambda record: _said(
         OperationLine,
         record.row,

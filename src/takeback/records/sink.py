@@ -25,7 +25,7 @@ from ..ops.verify.files import TreeChecks
 from ..storage.base import Backend, Op, Tx
 from ..tables.content import BlobRow
 from ..tables.sessions import PURGED, SessionRow
-from . import agents, as_of, timelines
+from . import agents, as_of, documents, timelines
 from .as_of import AGAIN
 from .publish import Place, Showing, Taken, Update, mark_undone, parent_number, refused, require_free
 from .stream import (
@@ -35,6 +35,7 @@ from .stream import (
     BranchRecord,
     CheckpointRecord,
     Chunk,
+    DocumentRecord,
     EntriesRecord,
     Live,
     OperationRecord,
@@ -86,13 +87,13 @@ class Sink:
         now_ms: Callable[[], int],
         read: Read | None = None,
         fresh: bool = False,
-        leave_agents: bool = False,
+        leave: bool = False,
         tell: Callable[[], None] | None = None,
     ) -> None:
         self._to = backend
         self._look: Read = backend.read
         self._read: Read = read or backend.read
-        self._leave_agents = leave_agents
+        self._leave = leave
         self._tell = tell or (lambda: None)
         self._batch: list[_Waiting] = []
         self._size, self._scope, self._at = 0, "", At()
@@ -120,14 +121,14 @@ class Sink:
         try:
             at = agents.reached(agent, self._look, self._read)
         except Conflict as error:
-            self._refuse_agent(error)
+            self._refuse(error)
             return None
         if at is None:
             self.already.update(agents=1)
         return at
 
-    def _refuse_agent(self, error: Conflict) -> None:
-        if self._leave_agents:
+    def _refuse(self, error: Conflict) -> None:
+        if self._leave:
             self.left_out.append(str(error).removesuffix(f". {AGAIN}"))
         else:
             self.conflicts.append(error)
@@ -158,6 +159,17 @@ class Sink:
         except Conflict as error:
             self.conflicts.append(error)
             return None
+
+    def document(self, document: DocumentRecord) -> bool:
+        """Whether a document is to be put."""
+        there = self._look(lambda tx: documents.find(tx, document.row))
+        try:
+            wanted = documents.is_wanted(document.row, there, leave=self._leave)
+        except Conflict as error:
+            self._refuse(error)
+            return False
+        self.already.update(documents=int(not wanted))
+        return wanted
 
     def workspace(self, workspace: WorkspaceRecord) -> int | None:
         """Return behind which scan the others are to be put; None if nothing of the workspace is to be."""
@@ -387,4 +399,6 @@ def _size_of(record: Record) -> int:
         return max(record.size, BYTES // ROWS * len(record.rows))
     if isinstance(record, Version):
         return len(record.row.state or b"")
+    if isinstance(record, DocumentRecord):
+        return len(record.row.value or b"")
     return len(record.row.data) if isinstance(record, Chunk) else 0

@@ -18,12 +18,14 @@ from ..ops.log import key_of
 from ..ops.verify import log
 from ..ops.verify.agents import agent_faults, pin_fault
 from ..ops.verify.base import Read, Said
+from ..ops.verify.documents import document_fault
 from ..ops.verify.files import TreeChecks
 from ..ops.verify.history import CONTENT, ENTRY, checkpoint_fault, operation_fault
 from ..ops.verify.timelines import workspace_fault
 from ..storage.base import Tx, Value, scalar
 from ..tables.agents import AGENT, AGENT_CHECKPOINT, PIN, AgentRow, PinRow
 from ..tables.branches import BRANCH
+from ..tables.documents import DOCUMENT, DocumentRow
 from ..tables.entries import EntryRow, LinkRow
 from ..tables.files import JOURNAL, SCAN, WORKSPACE, WorkspaceRow
 from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
@@ -41,6 +43,7 @@ from .stream import (
     BranchRecord,
     CheckpointRecord,
     Counted,
+    DocumentRecord,
     EntriesRecord,
     Key,
     Live,
@@ -132,6 +135,7 @@ class Source(ContentSource):
         for order, (scope, sid) in sorted(enumerate(listed), key=lambda each: each[1]):
             yield from self._session(scope, sid, order, known)
         yield from self._timelines(known)
+        yield from self._documents(known)
         yield from self._all_operations()
         yield from self._all_keys()
 
@@ -341,6 +345,29 @@ class Source(ContentSource):
         if self._sound:
             strict_checks.require_scan(tx, scan, self._trees)
         return timelines.scan_of(tx, row, scan, None if self._choice is None else self._choice.sids)
+
+    def _documents(self, known: Known) -> Iterator[Record]:
+        """Yield documents; with chosen sessions only if they were chosen too, and then none that is gone."""
+        if self._choice is not None and not self._choice.documents:
+            return
+        for row in self._pages(DOCUMENT, 100):
+            if not (row.hidden and self._choice is not None):
+                yield from self._document(row, known)
+
+    def _document(self, row: DocumentRow, known: Known) -> Iterator[Record]:
+        record = DocumentRecord(row, kept=self._live)
+        if not known.document(record):
+            return
+        try:
+            self._require(DOCUMENT, row, document_fault)
+            if row.hash is not None:
+                yield from self._linked(LinkRow(row.scope, row.hash, 0), known, is_root=False, strict=True)
+            yield record
+        except Corrupt:
+            again = self._read(lambda tx: DOCUMENT.get(tx, row.scope, row.did))
+            if again is None or again == row:
+                raise
+            yield from self._document(again, known)  # it was put anew meanwhile, and its old value pruned
 
     def _all_operations(self) -> Iterator[Record]:
         """Yield the operations on what was yielded, in the order in which they were made."""

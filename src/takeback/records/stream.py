@@ -3,8 +3,8 @@
 A record is a row of a table together with the names of what the row refers to by number, since numbers are local to a
 store: ids of sessions and operations, of branches, hashes of content. The order is: agents, each with its versions;
 content, each with its chunks; sessions, each with its branches and their entries, its checkpoints and what is under way
-in it; workspaces, each with its scans; then operations, idempotency keys and the checkpoints of agents. Content that an
-entry or a scan needs comes before it, so some of it stands among the sessions.
+in it; workspaces, each with its scans; documents; then operations, idempotency keys and the checkpoints of agents.
+Content that an entry, a scan or a document needs comes before it, so some of it stands among the sessions.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ..tables.agents import AgentCheckpointRow, AgentRow, PinRow, VersionRow
 from ..tables.branches import BranchRow
 from ..tables.content import BlobRow, ChunkRow
+from ..tables.documents import DocumentRow
 from ..tables.entries import EntryRow, LinkRow, LostRow
 from ..tables.files import ScanRow, TouchedRow, WorkspaceRow
 from ..tables.history import CheckpointRow, OnceRow, OperationRow
@@ -163,6 +164,13 @@ class ScanRecord(NamedTuple):
     workspace: str
 
 
+class DocumentRecord(NamedTuple):
+    """A document in its last version. ``kept``: it is as its own store has it, not a copy of that."""
+
+    row: DocumentRow
+    kept: bool = False
+
+
 class OperationRecord(NamedTuple):
     """An operation on a session or an agent, or on the files of a workspace alone."""
 
@@ -203,6 +211,7 @@ Record: TypeAlias = (
     | Live
     | WorkspaceRecord
     | ScanRecord
+    | DocumentRecord
     | OperationRecord
     | AgentPoint
 )

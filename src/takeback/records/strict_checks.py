@@ -34,7 +34,8 @@ R = TypeVar("R", bound="tuple[Any, ...]")
 ROWS = 500
 BYTES = 8 << 20
 GAPS = """SELECT (SELECT coalesce(max(sid), 0) - count(*) FROM session) +
-(SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent)"""
+(SELECT coalesce(max(bid), 0) - count(*) FROM branch) + (SELECT coalesce(max(aid), 0) - count(*) FROM agent) +
+(SELECT coalesce(max(did), 0) - count(*) FROM document)"""
 STATE_SIZES = """SELECT coalesce(length(state), 0) FROM agent_version
 WHERE scope = ? AND agent = ? AND version > ? ORDER BY version LIMIT ?"""
 VERSIONS = "WHERE scope = ? AND agent = ? AND version > ? AND version <= ? ORDER BY version LIMIT ?"
@@ -47,9 +48,9 @@ def require(tx: Tx, table: Table[R], row: R, faults: Callable[[Tx, R], Said]) ->
 
 
 def require_rows(tx: Tx, orphan: str, args: tuple[str, ...]) -> None:
-    """Refuse a store in which whole sessions, branches or agents are missing."""
+    """Refuse a store in which whole sessions, branches, agents or documents are missing."""
     if tx.dialect.gapless and tx.one(GAPS) != (0,):
-        raise Corrupt("records of sessions, branches or agents are missing", what="session")
+        raise Corrupt("records of sessions, branches, agents or documents are missing", what="session")
     for (uid,) in tx.all(orphan, args):
         raise Corrupt(f"branch {uid} belongs to a session whose record is lost", what=f"branch {uid}")
 

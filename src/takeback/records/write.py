@@ -31,7 +31,7 @@ from ..tables.history import CHECKPOINT, ONCE, OPERATION, OperationRow
 from ..tables.live import DELTA, INBOX, STREAM
 from ..tables.sessions import PURGED, SESSION, STAGED_KEY, SessionRow
 from ..tables.table import Table
-from . import agents, as_of, timelines
+from . import agents, as_of, documents, timelines
 from . import staged as stash
 from .as_of import AGAIN
 from .stream import (
@@ -41,6 +41,7 @@ from .stream import (
     BranchRecord,
     CheckpointRecord,
     Chunk,
+    DocumentRecord,
     EntriesRecord,
     Key,
     Live,
@@ -56,13 +57,12 @@ R = TypeVar("R", bound="tuple[Any, ...]")
 
 UPLOADS = "WHERE scope = ? AND hash IS NULL AND size = ? AND chunks = ? AND place = ?"
 STORED = "SELECT count(*), coalesce(max(n), -1) FROM chunk WHERE scope = ? AND blob_id = ?"
-# What a key can stand for: a record that is looked for by its id. A version of an agent's state has no record of its
-# own that an id would name.
+# What a key can stand for: a record that is looked for by its id. A version of a state or a document has none.
 MADE: dict[str, Table[Any]] = {
     **{table.name: table for table in (SESSION, OPERATION, CHECKPOINT, AGENT, AGENT_CHECKPOINT)},
     "end": SESSION,  # with those below it
 }
-STATE, SENT = "state", "message"
+VERSIONS, SENT = ("state", "document"), "message"
 _LONGEST = 4096  # characters of a name
 
 # What a half-copied session does not say yet.
@@ -104,7 +104,7 @@ class Putting:
         """Write a record; return the place behind it."""
         return _PUTS[type(record)](self, tx, at, record, tally)
 
-    def _require_new(self, there: object, what: str) -> bool:
+    def require_new(self, there: object, what: str) -> bool:
         """Return whether a record is to be written; one that came twice into an empty store is refused."""
         if there and self._fresh:
             raise Invalid(f"{what} is there twice")
@@ -116,7 +116,7 @@ class Putting:
         if self._fresh and at.sid:
             raise Invalid("an agent stands behind a session; agents come first")
         there = agents.find_twin(tx, agent)
-        if self._require_new(there is not None, f"agent {agent.row.id!r}"):
+        if self.require_new(there is not None, f"agent {agent.row.id!r}"):
             agents.begin(tx, agent)
         return At(agent=agent)
 
@@ -125,7 +125,7 @@ class Putting:
         twin = None if agent is None else agents.find_twin(tx, agent)
         if agent is None or twin is None or version.row.version > twin.version + 1:
             raise Invalid(f"version {version.row.version} of an agent does not follow the one before it")
-        if self._require_new(version.row.version <= twin.version, f"version {version.row.version} of {agent.row.id!r}"):
+        if self.require_new(version.row.version <= twin.version, f"version {version.row.version} of {agent.row.id!r}"):
             agents.put_version(tx, twin, version.row)
             tally.counts.update(agents=agents.finish(tx, agent))
         return at
@@ -136,7 +136,7 @@ class Putting:
         row = blob.row
         if at.blob is not None and self._fresh and at.following < at.blob.chunks:
             raise Invalid(f"of content {(at.blob.hash or '')[:12]} a chunk is missing")
-        if row.hash is None or not self._require_new(blobs.exists(tx, row.scope, row.hash), f"content {row.hash[:12]}"):
+        if row.hash is None or not self.require_new(blobs.exists(tx, row.scope, row.hash), f"content {row.hash[:12]}"):
             return at._replace(blob=None)
         if row.chunks <= 1:
             if not row.chunks:
@@ -184,7 +184,7 @@ class Putting:
             if there.staged:
                 sessions.put_detail(tx, there, stash.encode(session))
             return At(sid=there.sid)
-        self._require_new(there is not None, f"session {row.id}")
+        self.require_new(there is not None, f"session {row.id}")
         if self._fresh:
             _require_plausible(tx, session)
         staged = row._replace(**{**_UNSAID, "states": row.states}, key=f"{STAGED_KEY}{row.id}")
@@ -202,7 +202,7 @@ class Putting:
         session = sessions.by_number(tx, row.scope, at.sid)
         there = branches.find_by_uid(tx, row.scope, row.uid)
         is_first = there is not None and there.session == at.sid and there.bid == session.branch
-        if not is_first and self._require_new(there is not None, f"branch {row.uid}"):
+        if not is_first and self.require_new(there is not None, f"branch {row.uid}"):
             purged = session.staged and stash.decode(tx, session).row.hidden == PURGED
             self._insert_branch(tx, session, branch, purged=purged)
             sessions.write(tx, session, branches=session.branches + 1)
@@ -290,7 +290,7 @@ class Putting:
         branch, there = branches.find_by_uid(tx, row.scope, point.branch), by_id(tx, CHECKPOINT, row.scope, row.id)
         if branch is None or (there is not None and there.session != sid):
             raise conflict(f"checkpoint {row.id} is on something else in the destination", row.id)
-        if not self._require_new(there is not None, f"checkpoint {row.id}"):
+        if not self.require_new(there is not None, f"checkpoint {row.id}"):
             return 0
         CHECKPOINT.put(tx, row._replace(cid=tx.next("checkpoint"), session=sid, branch=branch.bid))
         return branch.bid
@@ -315,7 +315,7 @@ class Putting:
         there = by_id(tx, OPERATION, row.scope, row.id)
         if there is not None and (there.session, there.agent) != (sid, aid):
             raise conflict(f"operation {row.id} is on something else in the destination", row.id)
-        if not self._require_new(there is not None, f"operation {row.id}"):
+        if not self.require_new(there is not None, f"operation {row.id}"):
             return ""
         target = None if operation.undoes is None else by_id(tx, OPERATION, row.scope, operation.undoes)
         if (row.undoes is not None or operation.undoes is not None) and target is None:
@@ -345,7 +345,7 @@ class Putting:
             here = INBOX.one(tx, "WHERE scope = ? AND session = ? AND id = ?", (row.scope, sid, row.id)) is not None
         else:
             table = MADE.get(row.kind)
-            here = row.kind == STATE if table is None else by_id(tx, table, row.scope, row.id) is not None
+            here = row.kind in VERSIONS if table is None else by_id(tx, table, row.scope, row.id) is not None
         if not here or (key.session is not None and not sid):
             self._leave_key(key, tally)
         elif ONCE.get(tx, made.scope, made.session, made.ikey, made.branch, made.seq) is None:
@@ -370,7 +370,7 @@ class Putting:
 
     def _put_workspace(self, tx: Tx, at: At, workspace: WorkspaceRecord, tally: Tally) -> At:
         there = timeline.by_uid(tx, workspace.row.scope, workspace.row.uid)
-        self._require_new(there is not None, f"workspace {workspace.row.uid}")
+        self.require_new(there is not None, f"workspace {workspace.row.uid}")
         return At(sid=at.sid, wid=timelines.put_workspace(tx, workspace, tally.left_out))
 
     def _put_scan(self, tx: Tx, at: At, scan: ScanRecord, tally: Tally) -> At:
@@ -405,6 +405,7 @@ _PUTS: dict[type, Callable[..., At]] = {
     Live: Putting._put_live,
     WorkspaceRecord: Putting._put_workspace,
     ScanRecord: Putting._put_scan,
+    DocumentRecord: documents.put,
     OperationRecord: Putting._put_operation,
     AgentPoint: Putting._put_agent_point,
 }

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..model.session import Stats
     from ..model.subagents import Tree
     from ..model.tools import ToolCall, ToolResult
+    from ..model.usage import Usage
 
 
 def session(found: Reading) -> dict[str, Any]:
@@ -77,10 +78,14 @@ def message(found: Message, asked: Mapping[str, ToolCall] | None = None) -> dict
             for each in found.tool_results
         ],
         "model": found.model,
-        "usage": None if usage is None else {name: getattr(usage, name) for name in usage.__struct_fields__},
+        "usage": None if usage is None else _usage(usage),
         "status": found.status,
         "created_at": rfc3339(found.created_at),
     }
+
+
+def _usage(found: Usage) -> dict[str, Any]:
+    return {**found.numbers(), "extra": found.extra} if found.extra else {**found.numbers()}
 
 
 def said(result: ToolResult) -> str:
@@ -207,7 +212,7 @@ def stats(found: Stats) -> dict[str, Any]:
         "tool_calls": found.tool_calls,
         "tool_failures": found.tool_failures,
         "seconds": found.duration,
-        **{name: getattr(usage, name) for name in usage.__struct_fields__},
+        **usage.numbers(),
     }
 
 

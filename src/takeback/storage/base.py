@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from ..model import Portable
+
 if TYPE_CHECKING:
     from .appends import KnownAppend
 
@@ -90,6 +92,9 @@ class Tx(Protocol):
     def next(self, table: str) -> int:
         """Return the next local number of a table in ``NEXT``, higher than any committed before."""
 
+    def next_many(self, table: str, count: int) -> Sequence[int]:
+        """Return the next local numbers of a table, as ``next`` does for one, in ascending order."""
+
     @property
     def quick(self) -> Quick | None:
         """The engine's own way to append in one statement, if it has one and nothing was run here yet."""
@@ -124,7 +129,7 @@ def scalars(tx: Tx, sql: str, args: Sequence[Value] = ()) -> list[Any]:
     return [value for (value,) in tx.all(sql, args)]
 
 
-class Capabilities(msgspec.Struct, frozen=True):
+class Capabilities(Portable, msgspec.Struct, frozen=True):
     """What a backend claims about itself. The contract suite checks each claim, both ways."""
 
     name: str

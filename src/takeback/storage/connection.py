@@ -162,6 +162,11 @@ class SqliteTx:
         """Return the next local number of a table: there is one writer at a time, so the highest number decides."""
         return int(self.all(NEXT[table])[0][0])
 
+    def next_many(self, table: str, count: int) -> Sequence[int]:
+        """Return the next local numbers of a table."""
+        first = self.next(table)
+        return range(first, first + count)
+
     def reached(self, position: int) -> None:
         """Remember the newest change of this transaction."""
         self.position = position

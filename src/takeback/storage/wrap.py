@@ -94,6 +94,9 @@ class _PassedTx:
     def next(self, table: str) -> int:
         return self._inner.next(table)
 
+    def next_many(self, table: str, count: int) -> Sequence[int]:
+        return self._inner.next_many(table, count)
+
     def reached(self, position: int) -> None:
         self._inner.reached(position)
 

@@ -32,6 +32,7 @@ from ..errors import Corrupt
 from ..storage.base import CHANGE_ORDER, LOCK, Row, Tx, Value
 
 R = TypeVar("R", bound="tuple[Any, ...]")
+V = TypeVar("V")
 Key = tuple[Any, ...]
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -111,7 +112,9 @@ class Table(Generic[R]):
         folded = type(row.__name__, (tuple,), {"__slots__": (), **names}) if packed else row
         self.fold: Callable[[Iterable[Any]], R] = partial(tuple.__new__, folded)
         self.select = f"SELECT {self.columns} FROM {name}"
-        self.insert = f"INSERT INTO {name} ({self.columns}) VALUES ({slots(len(self.stored))})"
+        self.into = f"INSERT INTO {name} ({self.columns}) VALUES "
+        self._slots = f"({slots(len(self.stored))})"
+        self.insert = self.into + self._slots
         self._by_key = f"{self.select} WHERE {matches(self.key)}"
         self._by_key_locked = f"{self._by_key}{LOCK}"
         self._upsert = ""
@@ -249,15 +252,18 @@ class Table(Generic[R]):
         """Return every row that matches a condition."""
         return self.all_checked(tx.all(f"{self.select} {where}", args))
 
-    def numbered(self, tx: Tx, scope: str, numbers: Iterable[int]) -> dict[int, R]:
-        """Return rows by number, many per read; missing ones are left out."""
-        wanted, found = sorted(set(numbers)), dict[int, R]()
-        for first in range(0, len(wanted), _SEVERAL):
-            some = wanted[first : first + _SEVERAL]
+    def numbered(self, tx: Tx, scope: str, numbers: Iterable[int], *, damaged: bool = True) -> dict[int, R]:
+        """Return rows by number, many per read; missing ones are left out.
+
+        A damaged one raises ``Corrupt``, or is left out as well with ``damaged=False``.
+        """
+        found = dict[int, R]()
+        for some in several(sorted(set(numbers)), _SEVERAL):
             # NOT INDEXED, or SQLite would walk an index of the whole scope instead of seeking each row.
             source = f"SELECT {self.selected('n')} FROM {self.name} n NOT INDEXED"
             sql = f"{source} WHERE n.scope = ? AND n.{self.number} IN ({slots(len(some))})"
-            for row in map(self.checked, tx.all(sql, (scope, *some))):
+            stored = tx.all(sql, (scope, *some))
+            for row in map(self.checked, stored if damaged else filter(self.is_sound, stored)):
                 found[getattr(row, self.number)] = row
         return found
 
@@ -274,10 +280,11 @@ class Table(Generic[R]):
 
     def put_many(self, tx: Tx, rows: Sequence[R]) -> None:
         """Insert rows, many per statement."""
-        for first in range(0, len(rows), _MANY):
-            some = rows[first : first + _MANY]
-            values = ", ".join([f"({slots(len(self.stored))})"] * len(some))
-            sql = f"INSERT INTO {self.name} ({self.columns}) VALUES {values}"
+        self._put_many(tx, rows, "")
+
+    def _put_many(self, tx: Tx, rows: Sequence[R], conflict: str) -> None:
+        for some in several(rows, _MANY):
+            sql = f"{self.into}{', '.join([self._slots] * len(some))}{conflict}"
             tx.run(sql, [value for row in some for value in self.seal(row)])
 
     def upsert(self, tx: Tx, row: R) -> R:
@@ -299,6 +306,27 @@ class Table(Generic[R]):
             after, (sql, pick) = self.seal(new), self._updates.get(changed) or self._new_update(changed)
             tx.run(sql, (*pick(after), *self._key_of(old)))
         return new
+
+    def update_many(self, tx: Tx, pairs: Iterable[tuple[R, R]]) -> None:
+        """Write rows, each as stored and as it should be, as ``update`` does for one, many per statement.
+
+        The rows must exist, and the order in which they are written is not that of the pairs.
+        """
+        alike = dict[tuple[int, ...], list[R]]()
+        for old, new in pairs:
+            if changed := self._differing(old, new):
+                alike.setdefault(changed, []).append(new)
+        for changed, rows in alike.items():
+            # All of them exist, so each insert meets its row and becomes an update, on any engine by the same text.
+            names = [self.stored[n] for n in changed]
+            sets = (f"{name} = excluded.{name}{CHANGE_ORDER if name == self._position else ''}" for name in names)
+            self._put_many(tx, rows, f" ON CONFLICT ({', '.join(self.order(tx))}) DO UPDATE SET {', '.join(sets)}")
+
+    def delete_many(self, tx: Tx, rows: Sequence[R]) -> None:
+        """Delete rows, many per statement."""
+        for some in several([self._key_of(row) for row in rows], _MANY):
+            sql = f"DELETE FROM {self.name} WHERE ({', '.join(self.key)}) IN ({tuples(some)})"
+            tx.run(sql, [value for key in some for value in key])
 
     def _differing(self, old: R, new: R) -> tuple[int, ...]:
         """Return the positions of the stored columns in which two rows differ, followed by the check's."""
@@ -403,6 +431,17 @@ class Table(Generic[R]):
 def slots(count: int) -> str:
     """Return that many placeholders."""
     return ", ".join("?" * count)
+
+
+def tuples(values: Sequence[Sequence[object]]) -> str:
+    """Return placeholders for what ``IN`` compares with: values, or rows of more than one."""
+    width = len(values[0])
+    return slots(len(values)) if width == 1 else f"VALUES {', '.join([f'({slots(width)})'] * len(values))}"
+
+
+def several(values: Sequence[V], most: int) -> Iterator[Sequence[V]]:
+    """Split values into runs of at most so many."""
+    return (values[first : first + most] for first in range(0, len(values), most))
 
 
 def matches(columns: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ import msgspec
 
 import takeback
 from takeback import Message, Page, Resolved, Spawned
+from takeback.model import Home, home
 
 
 @functools.cache
@@ -100,11 +101,15 @@ def _shown(value: Any) -> Any:
         return Page([_shown(item) for item in value], value.cursor, value.damaged)
     if isinstance(value, Resolved | Spawned):
         return value._replace(session=_shown(value.session))
-    if isinstance(value, Message) and value._reader is not None:
-        reader = value._reader
-        msgspec.structs.force_setattr(value, "_reader", lambda given: _shown(reader(given)))
-        return value
+    if isinstance(value, Message) and isinstance(value._reader, Home):
+        return msgspec.structs.replace(value, _reader=_shown_home(value._reader))
     return [_shown(item) for item in value] if isinstance(value, list) else value
+
+
+def _shown_home(inner: Home) -> Home:
+    made = home(inner.store)
+    made.wrap = lambda attachment: _shown(attachment if inner.wrap is None else inner.wrap(attachment))
+    return made
 
 
 def _iterate(source: AsyncIterator[Any]) -> Iterator[Any]:

@@ -129,9 +129,8 @@ def _apart(frame: Frame, by: str, asked: dict[str, Any]) -> None:
 
 
 def _document(each: Spent) -> dict[str, Any]:
-    usage = {name: getattr(each.usage, name) for name in each.usage.__struct_fields__}
     counts = {"messages": each.messages, "tool_calls": each.tool_calls, "tool_failures": each.tool_failures}
-    return {"id": each.key, **counts, **usage, "priced": each.priced, "unpriced": dict(each.unpriced)}
+    return {"id": each.key, **counts, **each.usage.numbers(), "priced": each.priced, "unpriced": dict(each.unpriced)}
 
 
 def _weight(each: Spent) -> int:

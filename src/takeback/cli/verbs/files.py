@@ -54,14 +54,14 @@ def _since(found: Resolved[Session]) -> Point:
     named = point_of(found)
     if named is not None:
         return named
-    made = found.session.checkpoints()
-    return made[-1].id if made else 0
+    made = found.session.checkpoints(newest=True, limit=1)
+    return made[0].id if made else 0
 
 
 def _beginning(session: Session) -> str:
     """Describe the starting point when none was named."""
-    made = session.checkpoints()
-    return f"Since checkpoint {line(made[-1].name)}" if made else "Since the beginning"
+    made = session.checkpoints(newest=True, limit=1)
+    return f"Since checkpoint {line(made[0].name)}" if made else "Since the beginning"
 
 
 def _same_session(session: Session, found: Resolved[Session]) -> Point | None:

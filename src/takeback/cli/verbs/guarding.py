@@ -88,8 +88,8 @@ def guard(frame: Frame, folder: str | None, settle: float, every: float, keep: i
 
 def _say_what_would_be_done(frame: Frame, place: str) -> None:
     found = frame.store.find_session(GUARD, agent=GUARD, workspace=place)
-    made = [] if found is None else found.checkpoints()
-    changed = _changed(frame, place, made[-1]) if made else None
+    made = () if found is None else found.checkpoints(newest=True, limit=1)
+    changed = _changed(frame, place, made[0]) if made else None
     what = "all files" if changed is None else words.count(len(changed), "change")
     tell(f"Dry run: would guard {line(place)}, starting with a checkpoint of {what}.")
 
@@ -157,8 +157,8 @@ class Guard:
         """Return what changed since the last checkpoint; None if that is unknown, or there is no checkpoint yet."""
         try:
             self._require_there()
-            made = self._session.checkpoints()
-            return _changed(self._frame, self.place, made[-1]) if made else None
+            made = self._session.checkpoints(newest=True, limit=1)
+            return _changed(self._frame, self.place, made[0]) if made else None
         except (Busy, Invalid, OSError) as error:  # a rewind is restoring files right now, or the directory has gone
             self._require_there()
             self._not_now(error)

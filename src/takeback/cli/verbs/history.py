@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import click
@@ -87,7 +87,7 @@ def log(frame: Frame, ref: str | None) -> None:
 class _Graph:
     """Draws branches as a tree, each with its checkpoints and forks in order."""
 
-    def __init__(self, frame: Frame, session: Session, branches: list[Branch], made: list[Checkpoint]) -> None:
+    def __init__(self, frame: Frame, session: Session, branches: list[Branch], made: Sequence[Checkpoint]) -> None:
         self._frame, self._out, self._session = frame, frame.out, session
         self._branches, self._made = branches, made
         known = {each.name for each in branches}

@@ -38,8 +38,8 @@ def status(frame: Frame, ref: str | None) -> None:
 
 
 def _look(frame: Frame, session: Session) -> _Now:
-    made = session.checkpoints()
-    last = made[-1] if made else None
+    made = session.checkpoints(newest=True, limit=1)
+    last = made[0] if made else None
     try:
         changes, unknown = (session.diff(last).files if last is not None else ()), None
     except (Error, OSError) as error:  # a workspace that cannot be scanned must not hide the rest

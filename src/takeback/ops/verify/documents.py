@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...clock import to_datetime
 from ...errors import Corrupt, Error
 from ...storage.base import Tx
-from ...tables.documents import DOCUMENT, DocumentRow
+from ...tables.documents import CLEARED, DELETED, DOCUMENT, LIVE, DocumentRow
 from .. import blobs, documents
 from .base import Check, Fault, Rule
 
@@ -22,8 +23,11 @@ def row_fault(row: DocumentRow) -> str:
     """Return what is wrong with a row by itself."""
     if not _is_named(row):
         return "its namespace or its key is not one that a document can have"
-    if row.version < 1 or row.hidden not in (0, 1):
-        return "its version or its mark (hidden) has no meaning"
+    marks = row.hidden in (LIVE, DELETED, CLEARED) and row.base_hidden in (LIVE, DELETED)
+    if row.version < 1 or not marks or not isinstance(row.base_version, int):
+        return "its version or one of its marks has no meaning"
+    if not all(map(_is_time, (row.created_ms, row.updated_ms, row.expires_ms or 0, row.base_ms))):
+        return "it has a time that no date can be"
     if row.hidden:
         empty = row.value is None and row.hash is None and row.expires_ms is None
         return "" if empty else "it is marked as gone, but has a value"
@@ -34,6 +38,13 @@ def row_fault(row: DocumentRow) -> str:
     if len(row.value) > blobs.SPILL_BYTES:
         return f"its value has {len(row.value)} bytes, more than a row holds"
     return _value_fault(row.form, row.value)
+
+
+def _is_time(ms: object) -> bool:
+    try:
+        return isinstance(ms, int) and to_datetime(ms) is not None
+    except (ValueError, OverflowError):
+        return False
 
 
 def _is_named(row: DocumentRow) -> bool:

@@ -7,13 +7,14 @@ from typing import Any
 from ..glance import MESSAGE, Answer, Count, GlancedMessage, given_by_tool, is_said
 from ..normal import Call, as_json
 from .form import FORM
+from .known import FIELDS
 from .write import sendable
 
 
 def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     """Judge a message of Anthropic's: text, signed thinking before all else, calls behind it; or results."""
     content = value.get("content")
-    if value.get("role") != ("assistant" if role == "assistant" else "user"):
+    if value.get("role") != ("assistant" if role == "assistant" else "user") or not value.keys() <= FIELDS.keys():
         return None
     if role == "tool":
         return _results(value, content, count)
@@ -35,7 +36,7 @@ def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | No
             id, tool, asked, size = block.get("id"), block.get("name"), block.get("input"), len(block)
             if type(id) is not str or not id or type(tool) is not str or type(asked) is not dict:
                 return None
-            if size != 4 and not (size == 5 and "caller" in block):
+            if size != 4 and not (size == 5 and block.get("caller", "") in _USUAL_CALLERS):
                 return None
             calls.append(Call(id, tool, asked, form=FORM, raw=block))
             tokens += count(tool) + count(as_json(asked))
@@ -51,6 +52,7 @@ def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | No
     return GlancedMessage(role, tokens, sendable(value), speaks, calls, (), 0, thinks)
 
 
+_USUAL_CALLERS = (None, {"type": "direct"})
 _SIGNED = {"thinking": {"type", "thinking", "signature"}, "redacted_thinking": {"type", "data"}}
 
 

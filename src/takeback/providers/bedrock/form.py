@@ -13,7 +13,7 @@ from typing import Any
 from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
-from ..counting import tokens
+from ..counting import rest, tokens
 from ..lenient import dicts, fields, joined, normal_role, present, usage_of, word
 
 FORM = "bedrock"
@@ -138,4 +138,5 @@ def usage(data: dict[str, Any]) -> Usage | None:
         output_tokens=tokens(data, "outputTokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
+        extra=rest(data, (*_COUNTS, "cacheReadInputTokens", "cacheWriteInputTokens")),
     )

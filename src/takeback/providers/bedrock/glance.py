@@ -7,6 +7,7 @@ from typing import Any
 from ..glance import MESSAGE, Answer, Count, GlancedMessage, is_said
 from ..normal import Call, as_json
 from .form import FORM
+from .known import FIELDS
 from .rules import is_bare
 from .write import sendable
 
@@ -15,6 +16,8 @@ def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | No
     """Judge a message: text, signed reasoning before all else, calls behind it; or results."""
     content = value.get("content")
     if value.get("role") != ("assistant" if role == "assistant" else "user") or type(content) is not list:
+        return None
+    if not value.keys() <= FIELDS.keys():
         return None
     if role == "tool":
         return _results(value, content, count)

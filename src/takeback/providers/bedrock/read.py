@@ -8,11 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..blocks import Read, media
+from ..known import only_known
 from ..lenient import dicts, fields, joined, with_role, word
 from ..normal import Call, Opaque, Part, Result, Text, as_json, is_same
 from ..provider import Note
-from .form import BLOCKS as KNOWN
 from .form import FORM, block_text, is_clients
+from .known import FIELDS
 
 BLOCKS: dict[str, Read] = {}  # none has a type
 IMAGES = {f"image/{name}": name for name in ("png", "jpeg", "gif", "webp")}
@@ -53,10 +54,6 @@ SOUNDS = {
 _MIMES = {
     kind: {name: mime for mime, name in reversed(table.items())}
     for kind, table in {"image": IMAGES, "document": DOCUMENTS, "video": VIDEOS, "audio": SOUNDS}.items()
-}
-_FIELDS = {
-    "toolUse": frozenset({"toolUseId", "name", "input", "type"}),
-    "toolResult": frozenset({"toolUseId", "content", "status", "type"}),
 }
 
 
@@ -168,23 +165,26 @@ _READERS: dict[str, Callable[[dict[str, Any]], Part | None]] = {
 
 
 def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
-    """Return a message as the API allows it: blocks with one key, uses and results with the fields that are known."""
-    value, content = with_role(role, value, note), value.get("content")
+    """Return a message as the API allows it: blocks with one key each, and the fields that are known inside."""
+    value = only_known(with_role(role, value, note), FIELDS, FORM, note)
+    content = value.get("content")
     if not isinstance(content, list):
         return value
-    right = [each for block in content for each in _sound(block, note)]
+    right = [each for block in content for each in _apart(block)]
     return value if is_same(right, content) else {**value, "content": right}
 
 
-def _sound(block: Any, note: Note) -> list[Any]:
-    if not isinstance(block, dict):
+def _apart(block: Any) -> list[Any]:
+    """Return a block of each of the keys; one that has lost all that it held is none."""
+    if not isinstance(block, dict) or (len(block) == 1 and "toolResult" not in block and {} not in block.values()):
         return [block]
-    if len(block) > 1 and not KNOWN.isdisjoint(block):
-        note("left out fields that bedrock does not know")
-        return [each for key in block if key in KNOWN for each in _sound({key: block[key]}, note)]
-    for key, known in _FIELDS.items():
-        inner = block.get(key)
-        if isinstance(inner, dict) and inner.keys() - known:
-            note("left out fields that bedrock does not know")
-            return [{key: {name: each for name, each in inner.items() if name in known}}]
-    return [block]
+    if len(block) != 1:
+        return [each for key in block for each in _apart({key: block[key]})]
+    if {} in block.values() and "json" not in block:
+        return []
+    answer = block.get("toolResult")
+    content = answer.get("content") if isinstance(answer, dict) else None
+    if not isinstance(content, list):
+        return [block]
+    right = [each for inner in content for each in _apart(inner)]
+    return [block if is_same(right, content) else {"toolResult": {**fields(answer), "content": right}}]

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..lenient import fields, given
+from ..lenient import fields, given, merged
 from ..normal import Call, Item, Media, Part, Result, Text, verbatim
 from .form import FORM
 from .read import DOCUMENTS, IMAGES, SOUNDS, VIDEOS
@@ -82,6 +82,16 @@ def request(model: str | None, system: str | None, messages: list[Any]) -> dict[
     """Return the arguments of ``client.converse``."""
     told = None if system is None else [{"text": system}]
     return given(modelId=model, system=told, messages=[_for_boto(message) for message in messages])
+
+
+def merge(given: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with more of the caller's; ``tools`` go into ``toolConfig``."""
+    tools = more.get("tools")
+    if tools is None:
+        return merged(given, more)
+    config = merged(dict(more.get("toolConfig") or {}), {"tools": tools}, "toolConfig")
+    rest = {name: value for name, value in more.items() if name not in ("tools", "toolConfig")}
+    return merged(given, {**rest, "toolConfig": config})
 
 
 def _for_boto(message: dict[str, Any]) -> dict[str, Any]:

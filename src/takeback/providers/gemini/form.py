@@ -13,7 +13,7 @@ from typing import Any
 from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
-from ..counting import tokens
+from ..counting import rest, tokens
 from ..lenient import dicts, fields, joined, normal_role, present, usage_of, word
 
 FORM = "gemini"
@@ -59,11 +59,12 @@ def _given(value: dict[str, Any], whole: dict[str, Any]) -> Given:
 
 def either(value: dict[str, Any], camel: str) -> Any:
     """Return a field in camelCase or in snake_case."""
-    return value[camel] if camel in value else value.get(_snake(camel))
+    return value[camel] if camel in value else value.get(snake(camel))
 
 
 @cache
-def _snake(camel: str) -> str:
+def snake(camel: str) -> str:
+    """Return a name in snake_case."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in camel)
 
 
@@ -137,4 +138,12 @@ def usage(data: dict[str, Any]) -> Usage | None:
         output_tokens=tokens(data, *_OUTPUT) + thoughts,
         cache_read_tokens=tokens(data, "cached_content_token_count", "cachedContentTokenCount"),
         reasoning_tokens=thoughts,
+        extra=rest(data, _READ),
     )
+
+
+_READ = (
+    *_COUNTS,
+    *("thoughts_token_count", "thoughtsTokenCount", "tool_use_prompt_token_count", "toolUsePromptTokenCount"),
+    *("cached_content_token_count", "cachedContentTokenCount"),
+)

@@ -7,6 +7,7 @@ from typing import Any
 from ..glance import MESSAGE, Answer, Count, GlancedMessage
 from ..normal import Call, as_json
 from .form import FORM
+from .known import CONTENT
 from .read import only_text
 from .rules import is_signature
 from .write import sendable
@@ -15,6 +16,8 @@ from .write import sendable
 def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
     """Judge a content of Gemini's: text and thoughts, calls behind them, signatures; or responses."""
     parts = value.get("parts")
+    if not value.keys() <= CONTENT.keys():
+        return None
     if role == "tool":
         return _results(value, parts, count)
     calls: list[Call] = []

@@ -1,4 +1,4 @@
-"""Contents of Gemini's as parts; they are told apart by their keys."""
+"""Contents of Gemini's as parts, which are told apart by their keys, and what other programs did to them put right."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from typing import Any
 
 from ...model.tools import ToolResult
 from ..blocks import Read, media, named, result
+from ..known import only_known
 from ..lenient import dicts, fields, word
 from ..normal import Call, Opaque, Part, Text
+from ..provider import Note
 from .form import FORM, call_of, either, result_of
+from .known import CONTENT, DATA
 
 BLOCKS: dict[str, Read] = {}  # none has a type
 
@@ -62,3 +65,22 @@ def only_text(response: dict[str, Any]) -> str | None:
 
 
 _SAYS = frozenset({"output", "result", "error"})
+
+
+# ---------------------------------------------------------------------- put right
+
+
+def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
+    """Return a content as the API allows it: each part is something that is known, with the fields that are known."""
+    parts = value.get("parts")
+    if isinstance(parts, list) and not all(map(_is_known, parts)):
+        for part in parts:
+            if not _is_known(part):
+                note(f"left out {named(next(iter(part), ''))}, which gemini does not know")
+        value = {**value, "parts": [part for part in parts if _is_known(part)]}
+    kept: dict[str, Any] = only_known(value, CONTENT, FORM, note)
+    return kept
+
+
+def _is_known(part: Any) -> bool:
+    return not isinstance(part, dict) or any(part.get(name) is not None for name in part.keys() & DATA.keys())

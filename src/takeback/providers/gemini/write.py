@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..lenient import given
+from ...errors import Invalid
+from ..lenient import given, merged
 from ..normal import Call, Item, Media, Part, Result, Text, texts, verbatim
 from .form import FORM
 from .rules import UNSIGNED, sent_id, signs
@@ -76,3 +77,26 @@ def request(model: str | None, system: str | None, messages: list[Any]) -> dict[
     """Return the arguments of ``client.models.generate_content``."""
     config = None if system is None else {"system_instruction": system}
     return given(model=model, contents=messages, config=config)
+
+
+def merge(given: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with more of the caller's: all but the call's own three are settings in ``config``."""
+    outer = {name: value for name, value in more.items() if name in ("model", "contents")}
+    inner = {name: value for name, value in more.items() if name not in ("model", "contents", "config")}
+    config = merged(_settings(more.get("config")), inner, "config")
+    if "system_instruction" not in config and "systemInstruction" in config:
+        config["system_instruction"] = config.pop("systemInstruction")
+    config = merged(given.get("config") or {}, config, "config")
+    return merged({name: value for name, value in given.items() if name != "config"}, outer) | (
+        {"config": config} if config else {}
+    )
+
+
+def _settings(config: Any) -> dict[str, Any]:
+    """Return settings as a dict, which may hold objects of the SDK, as its own config may."""
+    if config is None or isinstance(config, Mapping):
+        return dict(config or {})
+    names = getattr(config, "model_fields_set", None)
+    if names is None:
+        raise Invalid(f"config must be a dict or the SDK's GenerateContentConfig, not {type(config).__name__}")
+    return {name: getattr(config, name) for name in names}

@@ -12,7 +12,7 @@ from typing import Any
 from ...model.given import Given
 from ...model.tools import ToolCall, ToolResult
 from ...model.usage import Usage
-from ..counting import cost, tokens
+from ..counting import cost, rest, tokens
 from ..lenient import decoded, dicts, fields, joined, kind, normal_role, present, said, usage_of, word
 
 FORM = "openai-chat"
@@ -120,12 +120,14 @@ def usage(data: dict[str, Any]) -> Usage | None:
         output_tokens=tokens(data, "completion_tokens"),
         cache_read_tokens=tokens(data, *_CACHED),
         cache_write_tokens=tokens(data, *_WRITTEN),
-        reasoning_tokens=tokens(data, "completion_tokens_details.reasoning_tokens"),
+        reasoning_tokens=tokens(data, _REASONED),
         cost=cost(data),
+        extra=rest(data, (*sorted(_COUNTS), _REASONED), _CACHED, _WRITTEN),
     )
 
 
 _COUNTS = frozenset({"prompt_tokens", "completion_tokens"})
+_REASONED = "completion_tokens_details.reasoning_tokens"
 _CACHED = ("prompt_tokens_details.cached_tokens", "cache_read_input_tokens", "prompt_cache_hit_tokens")
 _WRITTEN = (
     "prompt_tokens_details.cache_write_tokens",

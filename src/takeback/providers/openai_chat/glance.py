@@ -52,6 +52,6 @@ _CHAT = {"role", "content", "tool_calls", "annotations", *_ABSENT, *REASONING}
 
 def _result(value: dict[str, Any], count: Count) -> GlancedMessage | None:
     given, id, size = given_by_tool(value.get("content"), "text", False, count), value.get("tool_call_id"), len(value)
-    if given is None or type(id) is not str or not id or size != 3 + ("name" in value):
+    if given is None or type(id) is not str or not id or size != 3:
         return None
     return GlancedMessage("tool", 2 * MESSAGE + given[0], value, False, (), (Answer(id),), given[1])

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..blocks import Read, blocks, kept, media, result, text
+from ..known import Shape, only_known
 from ..lenient import dicts, fields, with_role, word
 from ..normal import Call, Opaque, Part, Text, as_text, is_same
 from ..provider import Note
 from .form import FORM, REASONING, calls
+from .known import ROLES
 
-_NOT_CHAT = frozenset({"usage", "metadata", "model", "id"})  # of the answer as a whole, or of ours
 _PLAIN = frozenset({"role", "content", "tool_calls"})
 
 
@@ -67,25 +68,30 @@ BLOCKS: dict[str, Read] = {
 
 
 def sound(role: str, value: dict[str, Any], note: Note) -> dict[str, Any]:
-    """Return a message as the API allows it: no fields of the answer as a whole, calls with their arguments as text."""
+    """Return a message as the API allows it: with the fields that its role has, and calls with arguments as text."""
     value = with_role(role, value, note, ("tool", "function"))
-    if not _NOT_CHAT.isdisjoint(value):
-        note("left out fields that openai-chat does not know")
-        value = {key: each for key, each in value.items() if key not in _NOT_CHAT}
     calls = value.get("tool_calls")
-    if not isinstance(calls, list):
-        return value
-    right = [_call(call) if isinstance(call, dict) else call for call in calls]
-    if is_same(right, calls):
-        return value
-    note("put calls right that openai-chat does not allow")
-    return {**value, "tool_calls": right}
+    if isinstance(calls, list):
+        right = [_call(call) if isinstance(call, dict) else call for call in calls]
+        if not is_same(right, calls):
+            note("put calls right that openai-chat does not allow")
+            value = {**value, "tool_calls": right}
+    if "name" in value and value["name"] is None:
+        value = {key: each for key, each in value.items() if key != "name"}
+    known: Shape = ROLES.get(word(value.get("role")))
+    if known is not None and value.get("role") == "tool" and not word(value.get("tool_call_id")):
+        known = {**known, "name": None}  # it says which call is meant
+    kept: dict[str, Any] = only_known(value, known, FORM, note)
+    return kept
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
-    function = fields(call.get("function"))
+    function, custom = fields(call.get("function")), fields(call.get("custom"))
+    if not function and not custom and word(call.get("name")):
+        function = {key: call[key] for key in ("name", "arguments") if key in call}
+        call = {key: each for key, each in call.items() if key not in function}
     spelled = not function or isinstance(function.get("arguments"), str)
-    if spelled and "index" not in call and call.get("type") in ("function", "custom"):
+    if spelled and "index" not in call and call.get("type") in ("function", "custom") and (custom or function):
         return call
     made = {"type": "function" if function else "custom", **call}
     if function:

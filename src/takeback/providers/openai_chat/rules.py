@@ -15,6 +15,7 @@ from ..lenient import kind
 from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, is_image, is_there, verbatim, with_parts
 from ..rules import Rules
 from .form import FORM
+from .known import USERS_PARTS
 
 _PERSON = re.compile(r"[^\s<|\\/>]{1,64}")
 _OPENAIS = re.compile(r"(openai/)?(gpt-\d|o\d|chatgpt)")
@@ -35,7 +36,7 @@ def holds(part: Part, role: str) -> bool:
     name = kind(part.raw)
     if role == "assistant":
         return name in ("", "text", "refusal")
-    return name == "text" or (role == "user" and name != "refusal")
+    return name == "text" or (role == "user" and name in USERS_PARTS)
 
 
 def forgets(item: Item) -> Item:
@@ -88,5 +89,6 @@ RULES = Rules(
     name=re.compile(r"[a-zA-Z0-9_-]{1,64}"),
     agrees=agrees,
     tidy=tidy,
+    developer=True,
     prices="openai",
 )

@@ -26,7 +26,7 @@ def _messages(item: Item) -> Iterator[dict[str, Any]]:
     said = tuple(part for part in item.parts if not isinstance(part, Result))
     yield from (_result(part) for part in item.parts if isinstance(part, Result))
     if said:
-        yield {"role": "user", "content": _content(said)}
+        yield {"role": "developer" if item.role == "developer" else "user", "content": _content(said)}
 
 
 def sendable(raw: dict[str, Any]) -> dict[str, Any]:

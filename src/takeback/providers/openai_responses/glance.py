@@ -7,6 +7,7 @@ from typing import Any
 from ..glance import MESSAGE, Answer, Count, GlancedMessage, Judge, arguments_of, given_by_tool, is_said
 from ..normal import Call, as_json
 from .form import FORM
+from .known import ITEMS
 from .rules import has_right_id, stands_alone
 from .write import sendable
 
@@ -17,7 +18,9 @@ def judge(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | No
         return None
     name = value.get("type") or "message"
     of_item = _ITEMS.get(name) if type(name) is str else None
-    return None if of_item is None else of_item(value, role, count)
+    if of_item is None or not value.keys() <= ITEMS[name].keys() or value.get("caller") is not None:
+        return None
+    return of_item(value, role, count)
 
 
 def _said_item(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
@@ -27,12 +30,20 @@ def _said_item(value: dict[str, Any], role: str, count: Count) -> GlancedMessage
     blocks = [{"type": wanted, "text": content}] if type(content) is str else content
     for block in blocks if type(blocks) is list else ():
         text = block.get("text") if type(block) is dict and block.get("type") == wanted else None
-        if not is_said(text, False):
+        if not is_said(text, False) or (len(block) != 2 and not _is_output(block)):
             return None
         tokens += count(text)
     if not content or not blocks or type(blocks) is not list:
         return None
     return GlancedMessage(role, tokens, sendable(value), True, tied="id" in value, id=value.get("id"))
+
+
+def _is_output(block: dict[str, Any]) -> bool:
+    """Return whether a text is as the API gives it, with nothing cited in it."""
+    return block.keys() <= _OUTPUT_TEXT and block.get("annotations", []) == [] == block.get("logprobs", [])
+
+
+_OUTPUT_TEXT = {"type", "text", "annotations", "logprobs"}
 
 
 def _call_item(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
@@ -54,13 +65,22 @@ def _output_item(value: dict[str, Any], role: str, count: Count) -> GlancedMessa
 
 
 def _reasoning_item(value: dict[str, Any], role: str, count: Count) -> GlancedMessage | None:
-    if role != "assistant":
+    if role != "assistant" or not all(map(_is_thoughts, (value.get("summary"), value.get("content")))):
         return None
     leads = "any" if stands_alone(value) else "id"
     message, tokens = sendable(value), MESSAGE + count(as_json(value))
     return GlancedMessage(role, tokens, message, tied=True, id=value.get("id"), leads=leads)
 
 
+def _is_thoughts(blocks: Any) -> bool:
+    return blocks is None or (type(blocks) is list and all(map(_is_thought, blocks)))
+
+
+def _is_thought(block: Any) -> bool:
+    return type(block) is dict and len(block) == 2 and block.get("type") in _THOUGHTS and "text" in block
+
+
+_THOUGHTS = ("summary_text", "reasoning_text")
 _ITEMS: dict[Any, Judge] = {
     "message": _said_item,
     "function_call": _call_item,

@@ -16,6 +16,7 @@ from ..lenient import kind, word
 from ..normal import Call, Item, Media, Notes, Opaque, Part, Result, is_image, is_same, is_there, verbatim, with_parts
 from ..rules import Rules
 from .form import FORM
+from .known import ITEMS, PARTS
 from .write import OUTPUTS, is_said
 
 _PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
@@ -31,8 +32,13 @@ def takes(part: Media, role: str) -> bool:
 
 
 def holds(part: Part, role: str) -> bool:
-    """Return whether a part may stand in a message of a role: there is another type of text for each side."""
+    """Return whether a part may stand in a message of a role: there is another type of text for each side.
+
+    An item of a type that is not known cannot be sent.
+    """
     name = kind(part.raw)
+    if name not in PARTS and name not in ITEMS:
+        return False
     if name.startswith("input_"):
         return role != "assistant"
     return name not in ("output_text", "refusal") or role == "assistant"
@@ -185,5 +191,6 @@ RULES = Rules(
     tidy=tidy,
     item_id=item_id,
     untied=nameless,
+    developer=True,
     prices="openai",
 )

@@ -9,8 +9,7 @@ from ..lenient import given, kind
 from ..normal import Call, Item, Media, Opaque, Part, Result, Text, as_text, texts, verbatim
 from .form import FORM
 
-# Codex keeps a field of its own with what it sends.
-_OF_SDK = frozenset({"parsed_arguments", "parsed", "created_by", "internal_chat_message_metadata_passthrough"})
+_OF_SDK = frozenset({"parsed_arguments", "parsed", "created_by"})
 _NULLS = frozenset({"encrypted_content"})
 
 
@@ -26,7 +25,7 @@ def _items(item: Item) -> Iterator[dict[str, Any]]:
     yield from (_result(part) for part in item.parts if isinstance(part, Result))
     said = tuple(part for part in item.parts if is_said(part))
     if said:
-        role = "assistant" if item.role == "assistant" else "user"
+        role = item.role if item.role in ("assistant", "developer") else "user"
         yield {"role": role, "content": texts(said) if role == "assistant" else _content(said)}
     for part in item.parts:
         if isinstance(part, Call):

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ...model.report import Problem
 from ...ops import verify
 from ...storage.base import Tx
-from . import agents, beside_the_log, branches, entries, proofs, sessions, timelines
+from . import agents, beside_the_log, branches, documents, entries, proofs, sessions, timelines
 from .base import Salvage
 
 _PASSES: tuple[Callable[[Salvage], None], ...] = (
@@ -32,6 +32,7 @@ _PASSES: tuple[Callable[[Salvage], None], ...] = (
     timelines.fix_timelines,
     beside_the_log.fix_operations,
     beside_the_log.fix_live,
+    documents.fix_documents,
     beside_the_log.fix_keys,
 )
 

@@ -37,7 +37,12 @@ AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_data
 # beside the position, so that the change can be found by its key.
 _CHANGE = FEED.insert.removesuffix(")").replace(") VALUES (", ", epoch, xid) SELECT ")
 _CHANGE += ", n.* FROM {schema}.change_order({scope}, {session}, {branch}) n"
-_ORDER = ", (epoch, xid) = (SELECT n.* FROM {schema}.own_order(epoch, xid) n)"
+# Of many sessions at once, the same without a call of a function for each.
+_CHANGES = f"""{FEED.into.replace(") VALUES ", ", epoch, xid)")}
+SELECT v.*, c.epoch, CASE WHEN s.epoch = c.epoch THEN greatest(s.xid, c.xid) ELSE c.xid END
+FROM (VALUES {{rows}}) v ({FEED.columns}) JOIN session s ON s.scope = v.scope AND s.sid = v.session
+CROSS JOIN (SELECT {{schema}}.current_epoch() AS epoch, pg_current_xact_id()::text::bigint AS xid) c"""
+_ORDER = ", (epoch, xid) = (SELECT n.* FROM {schema}.own_order(session.epoch, session.xid) n)"
 _LAST_CHANGE = ("f.pos = s.updated", "(f.epoch, f.xid, f.pos) = (s.epoch, s.xid, s.updated)")
 _FOR_UPDATE = " FOR NO KEY UPDATE"
 _TABLE = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
@@ -87,7 +92,12 @@ class Words:
         return found
 
     def _translated(self, sql: str) -> str:
-        sql = self._change if sql == FEED.insert else sql.replace(CHANGE_ORDER, self._order)
+        if sql == FEED.insert:
+            sql = self._change
+        elif sql.startswith(FEED.insert):  # and more rows
+            sql = _CHANGES.format(schema=self.schema, rows=sql.removeprefix(FEED.into))
+        else:
+            sql = sql.replace(CHANGE_ORDER, self._order)
         sql = (
             _INDEXED.sub("", sql)
             .replace(STAYS, STAYS_POSTGRES)

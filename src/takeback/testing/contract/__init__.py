@@ -35,6 +35,7 @@ from .stores import Stores
 from .streams import Calls, Streams
 from .timelines import Timelines
 from .together import Approvals, Inboxes, SubAgents
+from .values import Values
 from .work import Attachments, Tools, Work
 from .writes import AnyBranch, Customs, Natives, Writes
 
@@ -47,7 +48,8 @@ _WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-_ALL = (*_PARTS, *_LISTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, Points, Operations, Regressions)
+_REST = (Points, Operations, Values, Regressions)
+_ALL = (*_PARTS, *_LISTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, *_REST)
 
 
 class StoreContract(*_ALL):  # type: ignore[misc]

@@ -36,6 +36,29 @@ class Points(Contract):
             session.get_checkpoint("nosuch")
         assert session.checkpoint("two", idempotency_key="k") == session.checkpoint("two", idempotency_key="k")
 
+    @pytest.mark.trial("T10")
+    @pytest.mark.feature("D10")
+    def test_checkpoints_have_pages(self, store: Store, session: Session) -> None:
+        made = [session.checkpoint(f"{number}") for number in range(5)]
+        agent = [store.checkpoint_agent("main", f"{number}") for number in range(3)]
+        first = session.checkpoints(limit=2)
+        second = session.checkpoints(limit=2, cursor=first.cursor)
+        third = session.checkpoints(limit=2, cursor=second.cursor)
+        assert ([*first, *second, *third], third.cursor) == (made, None)
+        last = session.checkpoints(limit=3, newest=True)
+        assert last == made[:1:-1]
+        assert session.checkpoints(limit=3, newest=True, cursor=last.cursor) == made[1::-1]
+        assert session.checkpoints() == made
+        assert session.checkpoints().cursor is None
+        for of, all_ in ((session, made), (session.id, made), ("main", agent), (store.get_agent("main"), agent)):
+            page = store.list_checkpoints(of, limit=2, newest=True)
+            assert page == all_[:-3:-1]
+            assert store.list_checkpoints(of, limit=9, newest=True, cursor=page.cursor) == all_[-3::-1]
+        with pytest.raises(Invalid):
+            session.checkpoints(limit=0)
+        with pytest.raises(Invalid):
+            store.list_checkpoints("main", cursor="nosuch")
+
     @pytest.mark.feature("B5", "F1")
     def test_a_checkpoint_is_reached_from_any_branch(self, session: Session) -> None:
         for text in "abc":
