@@ -1024,12 +1024,12 @@ class AsyncSession(Bound):
 
     @property
     def updated_at(self) -> datetime:
-        """When it last changed, by the writer's clock; listings sort by commit order instead."""
+        """When it last changed, or if that was stored later, when the last thing in it happened."""
         return self._sync.updated_at
 
     @property
     def last_message_at(self) -> datetime | None:
-        """When a message was last added."""
+        """When the message that was last added was said."""
         return self._sync.last_message_at
 
     @property

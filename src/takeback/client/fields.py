@@ -182,12 +182,12 @@ class Fields(Bound):
 
     @property
     def updated_at(self) -> datetime:
-        """When it last changed, by the writer's clock; listings sort by commit order instead."""
+        """When it last changed, or if that was stored later, when the last thing in it happened."""
         return to_datetime(self._row.updated_ms)
 
     @property
     def last_message_at(self) -> datetime | None:
-        """When a message was last added."""
+        """When the message that was last added was said."""
         return None if self._seen.message_ms is None else to_datetime(self._seen.message_ms)
 
     @property

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from ..storage.base import Tx
 from ..tables import metadata
-from ..tables.metadata import METADATA, MetadataRow
-from ..tables.sessions import PURGED, SessionRow
+from ..tables.sessions import METADATA, PURGED, MetadataRow, SessionRow
 from ..tables.table import several, slots
 
 OF = "INDEXED BY session_meta_of WHERE scope = ? AND sid = ?"

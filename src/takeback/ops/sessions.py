@@ -39,6 +39,7 @@ OF_AGENT = f"INDEXED BY session_agent WHERE scope = ? AND agent = ? AND hidden =
 BY_NAME = f"INDEXED BY session_name WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0{LOCK}"
 BY_KEY = f"INDEXED BY session_key WHERE scope = ? AND key = ? AND hidden = 0{LOCK}"
 BY_LABEL = f"INDEXED BY session_label WHERE scope = ? AND parent = ? AND label = ? AND hidden = 0{LOCK}"
+HAS_METADATA = "SELECT 1 FROM session_meta INDEXED BY session_meta_of WHERE scope = ? AND sid = ? LIMIT 1"
 # Without a lock: every writer reads this, and a lock would make them all wait for each other.
 NEWEST = "SELECT s.rank FROM session s INDEXED BY session_top WHERE s.scope = ? ORDER BY s.rank DESC LIMIT 1"
 
@@ -194,7 +195,8 @@ def create(tx: Tx, scope: str, fields: SessionFields, *, now_ms: int, origin: Or
     head |= {"hash": start.hash, "calls": None if start.numbers.open_seq else []}
     place = placed(session, position, rank, now_ms, happened_ms=session.updated_ms)
     session = write(tx, session, **place, **head, **start.numbers._asdict())
-    session_metadata.put(tx, session, fields.detail)
+    if b'"metadata"' in fields.detail:
+        session_metadata.put(tx, session, fields.detail)
     return session
 
 
@@ -303,7 +305,7 @@ def store(tx: Tx, session: SessionRow, new: SessionRow) -> SessionRow:
     SESSION.update(tx, session, new)
     if (session.tags or new.tags) and any(getattr(session, name) != getattr(new, name) for name in _TAGGED):
         _store_tags(tx, session.tag_rows, new.tag_rows)
-    if (session.hidden, session.rank) != (new.hidden, new.rank):
+    if (session.hidden, session.rank) != (new.hidden, new.rank) and tx.one(HAS_METADATA, (new.scope, new.sid)):
         session_metadata.move(tx, new)
     return new
 

@@ -272,7 +272,7 @@ class SqliteReader:
     def _check_found_by(self) -> None:
         """Rebuild the rows that find sessions by tag or metadata if damaged: like an index, they repeat other rows."""
         from ..tables import metadata
-        from ..tables.sessions import DETAIL, SESSION, TAG
+        from ..tables.sessions import DETAIL, METADATA, SESSION, TAG
 
         tx, tags, pairs = SqliteTx(self._cursor), set[tuple[Value, ...]](), set[tuple[Value, ...]]()
         for stored in SESSION.walk(tx):
@@ -285,9 +285,9 @@ class SqliteReader:
                 found = metadata.rows_of(session, details.doc if details else b"")
             except Corrupt:
                 return  # nobody knows what the rows should be; verify reports it
-            pairs.update(map(metadata.METADATA.seal, found))
+            pairs.update(map(METADATA.seal, found))
         self._rebuild(TAG, tags, "tags")
-        self._rebuild(metadata.METADATA, pairs, "metadata pairs")
+        self._rebuild(METADATA, pairs, "metadata pairs")
 
     def _rebuild(self, table: Table[Any], wanted: set[tuple[Value, ...]], what: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What the metadata of sessions says, one row per name with a plain value, so that listings can filter by it.
+"""What the metadata of sessions says, as rows by which listings filter: one per name with a plain value.
 
 A row is found by its pair: name and value as a JSON array, or the hash of that if it is long, since an index entry has
 a limited size. Equal values give equal pairs, by the rules of JSON: 1 and 1.0 are the same number, true is no number,
@@ -9,33 +9,12 @@ from __future__ import annotations
 
 import math
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import codec
-from .sessions import PURGED, SessionRow
-from .table import Index, Table
+from .sessions import PURGED, MetadataRow, SessionRow
 
 _LONGEST = 256  # bytes of a pair that is stored as it is
-
-
-class MetadataRow(NamedTuple):
-    """A row of ``session_meta``: a session that is not purged has this metadata; rank is the session's."""
-
-    scope: str
-    pair: str
-    hidden: int
-    rank: int
-    sid: int
-
-
-METADATA = Table(
-    "session_meta",
-    MetadataRow,
-    key="scope, pair, hidden, rank, sid",
-    called=lambda row: f"metadata {row.pair}",
-    indexes=[Index("session_meta_of", "scope, sid")],
-    notes={"pair": "[name, value] as JSON, or its hash", "rank": "of the session"},
-)
 
 
 def pair_of(name: str, value: object) -> str | None:

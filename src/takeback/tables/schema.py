@@ -7,7 +7,7 @@ scope leads every key and every reference, so that tables can be partitioned by 
 
 from __future__ import annotations
 
-from . import agents, branches, content, documents, entries, files, history, live, metadata, sessions, store
+from . import agents, branches, content, documents, entries, files, history, live, sessions, store
 from .table import Table
 
 # In an order in which every table is created after those it references.
@@ -16,7 +16,7 @@ TABLES: tuple[Table[tuple[object, ...]], ...] = (  # type: ignore[assignment]
     agents.VERSION,
     sessions.SESSION,
     sessions.TAG,
-    metadata.METADATA,
+    sessions.METADATA,
     sessions.DETAIL,
     branches.BRANCH,
     entries.ENTRY,

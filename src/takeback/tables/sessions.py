@@ -124,6 +124,16 @@ class TagRow(NamedTuple):
     sid: int
 
 
+class MetadataRow(NamedTuple):
+    """A row of ``session_meta``: a session that is not purged has this metadata; rank is the session's."""
+
+    scope: str
+    pair: str
+    hidden: int
+    rank: int
+    sid: int
+
+
 class DetailRow(NamedTuple):
     """A row of ``detail``: what appends neither read nor write."""
 
@@ -193,6 +203,14 @@ TAG = Table(
     key="scope, tag, hidden, rank, sid",
     called=lambda row: f"tag {row.tag!r}",
     notes={"rank": "of the session"},
+)
+METADATA = Table(
+    "session_meta",
+    MetadataRow,
+    key="scope, pair, hidden, rank, sid",
+    called=lambda row: f"metadata {row.pair}",
+    indexes=[Index("session_meta_of", "scope, sid")],
+    notes={"pair": "[name, value] as JSON, or its hash", "rank": "of the session"},
 )
 DETAIL = Table(
     "detail",

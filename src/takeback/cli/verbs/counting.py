@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...model import words
 from ...model.session import Stats, show_duration
-from ...model.spending import Spent
 from ...model.usage import Usage
 from ...shell import documents, times
 from ..consent import tell
 from ..frame import Frame, option, ref_argument, verb
 from ..output import Cell, line
+
+if TYPE_CHECKING:
+    from ...model.spending import Spent
 
 
 @verb("stats")

@@ -15,8 +15,7 @@ from ...storage.base import Tx
 from ...tables import metadata
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY
-from ...tables.metadata import METADATA, MetadataRow
-from ...tables.sessions import DETAIL, SESSION, TAG, DetailRow, SessionRow, TagRow
+from ...tables.sessions import DETAIL, METADATA, SESSION, TAG, DetailRow, MetadataRow, SessionRow, TagRow
 from .. import branches, chain, entries, open_calls, stored_json, work
 from ..open_calls import OpenCall
 from .base import FOLLOW, PURGED, REBUILD, UNREADABLE, Check, Fault, Rule, has, intact

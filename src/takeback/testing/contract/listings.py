@@ -115,7 +115,7 @@ class ByMetadata(Contract):
             assert [*store.list_sessions(metadata={"a": 2})] == [*store.list_sessions(metadata={"a": 2}, trash=True)]
             assert not store.verify()
 
-    @pytest.mark.feature("D5", "A9", "K2")
+    @pytest.mark.feature("D5", "A9", "F9")
     def test_metadata_goes_with_a_copy_and_an_export(self, tmp_path: Path) -> None:
         with self.open(tmp_path) as store:
             session = store.scoped("from").create_session("s", metadata={"a": 1, "b": LONG})
@@ -165,7 +165,7 @@ class WithState(Contract):
 class InThePast(Contract):
     """Sessions in which things happened before they were stored: listings show them there."""
 
-    @pytest.mark.feature("D5", "K2")
+    @pytest.mark.feature("D5", "F9")
     def test_what_is_loaded_is_listed_when_it_happened(self, tmp_path: Path) -> None:
         clock = ManualClock()
         with self.open(tmp_path, clock=clock) as store:
