@@ -7,7 +7,7 @@ method runs in a thread of the portal and finishes even when the task that await
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from os import PathLike
@@ -65,9 +65,61 @@ from .storage.base import Capabilities
 class AsyncStore(Bound):
     """An open store, seen from one scope; a context manager that any thread may use."""
 
-    def __init__(self, portal: Portal, sync: Store) -> None:
-        self._portal, self._sync = portal, sync
-        sync._attachment.wrap = partial(AsyncAttachment, portal)
+    def __init__(self, portal: Portal, opening: Callable[[], Store], store: Store | None = None) -> None:
+        self._portal, self._opening, self._store = portal, opening, store
+        if store is not None:
+            store._attachment.wrap = partial(AsyncAttachment, portal)
+
+    @property
+    def _sync(self) -> Store:
+        return self._store or self._open()
+
+    def _open(self) -> Store:
+        with self._portal.opening():
+            if self._store is None:
+                store = self._opening()
+                store._attachment.wrap = partial(AsyncAttachment, self._portal)
+                self._store = store
+            return self._store
+
+    def _shut(self) -> None:
+        with self._portal.opening():
+            if self._store is not None:
+                self._store.close()
+
+    def _open_no_more(self, store: Store) -> None:
+        """Close a store that was opened for a task that is gone; the next one opens it again."""
+        with self._portal.opening():
+            store.close()
+            self._store = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> AsyncStore:
+        if self._store is None:
+            try:
+                await self._portal.enter(self._open, self._open_no_more)
+            except BaseException:
+                self._portal.rest()
+                raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop automatic checkpoints, release all leases, finish pending writes and close the files.
+
+        A handle returned by ``scoped`` only stops its own automatic checkpoints: the connections stay open.
+        """
+        if self._store is None or self._store._owner:
+            await self._portal.close(self._shut)
+
+    def __repr__(self) -> str:
+        return "<AsyncStore, not open yet>" if self._store is None else f"<Async{repr(self._store)[1:]}"
 
     @property
     def scope(self) -> str:
@@ -83,14 +135,6 @@ class AsyncStore(Bound):
     def capabilities(self) -> Capabilities:
         """What this store can do, as it was opened."""
         return self._sync.capabilities
-
-    async def close(self) -> None:
-        """Stop automatic checkpoints, release all leases, finish pending writes and close the files.
-
-        A handle returned by ``scoped`` only stops its own automatic checkpoints: the connections stay open.
-        """
-        if self._sync._owner:
-            await self._portal.close(self._sync.close)
 
     def get_session(
         self,
@@ -443,23 +487,32 @@ class AsyncStore(Bound):
 
         return Opening(opening)
 
-    async def delete_session(self, session: str | AsyncSession) -> Operation | None:
-        """Move a session to the trash, by id, key or name; None if it is absent or already there.
+    async def delete_session(self, session: str | AsyncSession, *, subagents: bool = True) -> Operation | None:
+        """Move a session to the trash, by id, key or name, with all sub-agents below it; None if there is none.
 
-        A main, directory or cron session is emptied instead. ``undo`` brings everything back.
+        A main, directory or cron session is emptied instead. With ``subagents=False`` the sub-agents stay. ``undo`` and
+        ``restore_session`` bring back everything that went with it.
         """
-        return await self._portal.run(lambda: self._sync.delete_session(unwrap(session)))
+        return await self._portal.run(lambda: self._sync.delete_session(unwrap(session), subagents=subagents))
 
     async def restore_session(self, session: str | AsyncSession) -> Operation | None:
-        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended."""
+        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended.
+
+        The sub-agents that went to the trash with it come back too; those deleted on their own stay there.
+        """
         return await self._portal.run(lambda: self._sync.restore_session(unwrap(session)))
 
-    async def purge_session(self, session: str | AsyncSession, *, include_forks: bool = False) -> Purged:
-        """Erase a session for good, by id, key or name, if it exists; this cannot be undone.
+    async def purge_session(
+        self, session: str | AsyncSession, *, include_forks: bool = False, subagents: bool = True
+    ) -> Purged:
+        """Erase a session for good, by id, key or name, with all sub-agents below it; this cannot be undone.
 
-        Entries that its forks need are kept and reported, unless ``include_forks`` purges those too.
+        Entries that forks need are kept and reported, unless ``include_forks`` purges those too. With
+        ``subagents=False`` the sub-agents stay. It is not an error if the session does not exist.
         """
-        return await self._portal.run(lambda: self._sync.purge_session(unwrap(session), include_forks=include_forks))
+        return await self._portal.run(
+            lambda: self._sync.purge_session(unwrap(session), include_forks=include_forks, subagents=subagents)
+        )
 
     async def checkpoint_agent(
         self,
@@ -549,7 +602,7 @@ class AsyncStore(Bound):
 
     def scoped(self, scope: str | None) -> AsyncStore:
         """Return a handle on another scope over the same connections."""
-        return AsyncStore(self._portal, self._sync.scoped(scope))
+        return (lambda made: AsyncStore(self._portal, lambda: made, made))(self._sync.scoped(scope))
 
     async def scopes(self) -> list[str]:
         """List the scopes that hold anything, in order; the default scope is the empty string.
@@ -740,17 +793,6 @@ class AsyncStore(Bound):
         return await self._portal.run(
             lambda: self._sync.load(path, workspace=workspace, dry_run=dry_run, progress=progress)
         )
-
-    def __repr__(self) -> str:
-        return f"<Async{repr(self._sync)[1:]}"
-
-    async def __aenter__(self) -> AsyncStore:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class AsyncAgent(Bound):
@@ -1992,7 +2034,7 @@ class AsyncSession(Bound):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+        await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))
 
 
 class AsyncSessionState(Bound):
@@ -2091,7 +2133,7 @@ class AsyncToolRun(Bound):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+        await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))
 
 
 class AsyncStream(Bound):
@@ -2142,7 +2184,7 @@ class AsyncStream(Bound):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+        await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))
 
 
 class AsyncRewind(Bound):
@@ -2477,17 +2519,11 @@ def aopen(
     read_only: bool = False,
     lock_timeout: float = LOCK_TIMEOUT,
     clock: Clock | None = None,
-) -> Opening[AsyncStore]:
-    """Open a store for tasks: ``async with takeback.aopen(url) as store``; takes what ``takeback.open`` takes."""
+) -> AsyncStore:
+    """Open a store for tasks of asyncio or trio: ``async with takeback.aopen(url) as store``, or ``await`` it.
 
-    async def opening() -> AsyncStore:
-        portal = Portal()
-        how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
-        try:
-            sync = await portal.run(lambda: how(url, scope=scope, clock=clock))
-        except BaseException:
-            portal.abandon()
-            raise
-        return AsyncStore(portal, sync)
-
-    return Opening(opening)
+    Takes what ``takeback.open`` takes. Without either, as in a constructor, the first call that is awaited opens the
+    store; close it with ``await store.close()``.
+    """
+    how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
+    return AsyncStore(Portal(), lambda: how(url, scope=scope, clock=clock))

@@ -246,23 +246,29 @@ class StoreSessions(StoreAgents):
 
     # ------------------------------------------------------------------ deleting
 
-    def delete_session(self, session: str | Session) -> Operation | None:
-        """Move a session to the trash, by id, key or name; None if it is absent or already there.
+    def delete_session(self, session: str | Session, *, subagents: bool = True) -> Operation | None:
+        """Move a session to the trash, by id, key or name, with all sub-agents below it; None if there is none.
 
-        A main, directory or cron session is emptied instead. ``undo`` brings everything back.
+        A main, directory or cron session is emptied instead. With ``subagents=False`` the sub-agents stay. ``undo`` and
+        ``restore_session`` bring back everything that went with it.
         """
-        return self._hide(session, hidden=True)
+        arguments.flag(subagents, what="subagents")
+        return self._hide(session, hidden=True, with_below=subagents)
 
     def restore_session(self, session: str | Session) -> Operation | None:
-        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended."""
+        """Take a session out of the trash, by its id; if its name is taken by now, `` (2)`` is appended.
+
+        The sub-agents that went to the trash with it come back too; those deleted on their own stay there.
+        """
         wanted = session.id if isinstance(session, Session) else arguments.name(session, what="session id")
         self._read(sessions.get, self.scope, wanted)
-        return self._hide(session, hidden=False)
+        return self._hide(session, hidden=False, with_below=True)
 
-    def _hide(self, session: str | Session, *, hidden: bool) -> Operation | None:
+    def _hide(self, session: str | Session, *, hidden: bool, with_below: bool) -> Operation | None:
         # A handle stands for its id alone: once that is purged, another session may have it as its name.
         hide, wanted = (moves.hide, session.id) if isinstance(session, Session) else (moves.hide_named, _named(session))
-        done = self._write_as(FREEING, hide, self.scope, wanted, hidden=hidden, now_ms=self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        done = self._write_as(FREEING, hide, self.scope, wanted, hidden=hidden, with_below=with_below, now_ms=now_ms)
         if done is None:
             return None
         if isinstance(session, Session):
@@ -270,17 +276,19 @@ class StoreSessions(StoreAgents):
         self._made(done[1])
         return done[1]
 
-    def purge_session(self, session: str | Session, *, include_forks: bool = False) -> Purged:
-        """Erase a session for good, by id, key or name, if it exists; this cannot be undone.
+    def purge_session(self, session: str | Session, *, include_forks: bool = False, subagents: bool = True) -> Purged:
+        """Erase a session for good, by id, key or name, with all sub-agents below it; this cannot be undone.
 
-        Entries that its forks need are kept and reported, unless ``include_forks`` purges those too.
+        Entries that forks need are kept and reported, unless ``include_forks`` purges those too. With
+        ``subagents=False`` the sub-agents stay. It is not an error if the session does not exist.
         """
         arguments.flag(include_forks, what="include_forks")
-        now_ms, more = self._clock.now_ms(), include_forks
+        arguments.flag(subagents, what="subagents")
+        how = purge.Reach(include_forks, subagents)
+        now_ms = self._clock.now_ms()
         if isinstance(session, Session):  # never by name: see _hide
-            return self._write_as(FREEING, purge.purge, self.scope, session.id, include_forks=more, now_ms=now_ms)
-        wanted = _named(session)
-        return self._write_as(FREEING, purge.purge_named, self.scope, wanted, include_forks=more, now_ms=now_ms)
+            return self._write_as(FREEING, purge.purge, self.scope, session.id, how, now_ms=now_ms)
+        return self._write_as(FREEING, purge.purge_named, self.scope, _named(session), how, now_ms=now_ms)
 
 
 def _named(session: str) -> str:

@@ -68,31 +68,57 @@ def switch(tx: Tx, scope: str, session_id: str, *, branch: str, now_ms: int) -> 
     return operations.on_session(tx, session, "switch", {"head": tip_of(tx, session, branch)}, now_ms=now_ms)
 
 
-def hide(tx: Tx, scope: str, session_id: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
+def hide(
+    tx: Tx, scope: str, session_id: str, *, hidden: bool, with_below: bool = True, now_ms: int
+) -> tuple[SessionRow, Operation] | None:
     """Move a session to the trash or out of it; return None if it does not exist or nothing changes.
 
-    A main, directory or cron session goes back to empty instead, since exactly one of it always exists.
+    With ``with_below``, its sub-agents go with it, and those that went with it come back with it. A main, directory or
+    cron session goes back to empty instead, since exactly one of it always exists.
     """
     session = operations.unless_purged(tx, scope, session_id)
     if session is None:
         return None
+    along: View = {}
+    if with_below and (found := _visible_below(tx, session) if hidden else _went_with(tx, session)):
+        along = {"below": {row.id: [*operations.head_view(row), int(hidden)] for row in found}}
     if hidden and is_fixed(session):
-        if session.seq == 0:
+        if session.seq == 0 and not along:
             return None
-        after: View = {"head": head_at(tx, session, Target(0)), "title": None}
+        after: View = {"head": head_at(tx, session, Target(0)), "title": None, **along}
         return operations.on_session(tx, session, "delete", after, now_ms=now_ms)
     if bool(session.hidden) == hidden:
         return None
     kind = "delete" if hidden else "restore"
-    if not hidden:
-        agents.ensure(tx, scope, session.agent, now_ms=now_ms)
-    return operations.on_session(tx, session, kind, {"hidden": int(hidden), "name": session.name}, now_ms=now_ms)
+    after = {"hidden": int(hidden), "name": session.name, **along}
+    return operations.on_session(tx, session, kind, after, now_ms=now_ms)
 
 
-def hide_named(tx: Tx, scope: str, wanted: str, *, hidden: bool, now_ms: int) -> tuple[SessionRow, Operation] | None:
+def hide_named(
+    tx: Tx, scope: str, wanted: str, *, hidden: bool, with_below: bool = True, now_ms: int
+) -> tuple[SessionRow, Operation] | None:
     """Move a session to the trash or out of it, by id, key or name; None if it does not exist."""
     row = refs.exact(tx, scope, wanted, agent=None, workspace=None)
-    return None if row is None else hide(tx, scope, row.id, hidden=hidden, now_ms=now_ms)
+    return None if row is None else hide(tx, scope, row.id, hidden=hidden, with_below=with_below, now_ms=now_ms)
+
+
+def _visible_below(tx: Tx, session: SessionRow) -> list[SessionRow]:
+    from . import subagents  # few operations reach below a session
+
+    return [row for row in subagents.below(tx, session) if not row.hidden and not is_fixed(row)]
+
+
+def _went_with(tx: Tx, session: SessionRow) -> list[SessionRow]:
+    """Return the sessions below one in the trash that went there with it, and not on their own before or since."""
+    from . import subagents
+
+    below = {row.id: row for row in subagents.below(tx, session) if row.hidden}
+    gone = operations.hid(tx, session, subagents.above(tx, session)) if below else None
+    if gone is None:
+        return []
+    found = [below[each] for each in operations.hidden_by(gone) & below.keys()]
+    since = operations.hidden_since(tx, session.scope, [row.sid for row in found], gone.oid)
+    return [row for row in found if row.sid not in since]
 
 
 def is_fixed(session: SessionRow) -> bool:

@@ -9,7 +9,7 @@ operation clears it. None of them loses anything that was appended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from .. import codec
@@ -20,6 +20,7 @@ from ..storage.base import Tx
 from ..tables.history import OPERATION
 from ..tables.history import OperationRow as OperationRow
 from ..tables.sessions import SESSION
+from ..tables.table import several, slots
 from . import agents, branches, feed, idempotency, session_metadata, sessions, work
 from .operation_summaries import all_named as all_named
 from .operation_summaries import as_value as as_value
@@ -226,6 +227,42 @@ def set_undone(tx: Tx, row: OperationRow, by: int | None) -> None:
     OPERATION.update(tx, row, row._replace(undone_by=by))
 
 
+def hid(tx: Tx, session: SessionRow, above: Sequence[int]) -> OperationRow | None:
+    """Return the newest operation that moved a session to the trash: its own, or one of a session above or its agent.
+
+    None if nothing says how it got there.
+    """
+    agent = agents.find_any(tx, session.scope, session.agent)
+    owners = [(session.sid, 0), *((sid, 0) for sid in above), *([] if agent is None else [(0, agent.aid)])]
+    newest: OperationRow | None = None
+    for owner in owners:
+        where = f"{OF} AND oid > ? ORDER BY oid DESC"
+        rows = OPERATION.all(tx, where, (session.scope, *owner, newest.oid if newest else 0))
+        own = owner[0] == session.sid
+        newest = next((row for row in rows if session.id in hidden_by(row, session.id if own else None)), newest)
+    return newest
+
+
+def hidden_by(row: OperationRow, own: str | None = None) -> set[str]:
+    """Return the ids of the sessions that an operation moved to the trash; ``own`` is that of the one it is about."""
+    before, after = codec.decode(row.before), codec.decode(row.after)
+    was = {each: place[3] for each, place in before.get("below", {}).items()} | before.get("sessions", {})
+    now = {each: place[3] for each, place in after.get("below", {}).items()} | after.get("sessions", {})
+    if own is not None:
+        was[own], now[own] = before.get("hidden", 0), after.get("hidden", 0)
+    return {each for each, hidden in now.items() if hidden and not was.get(each)}
+
+
+def hidden_since(tx: Tx, scope: str, sids: Sequence[int], oid: int) -> set[int]:
+    """Return which sessions were moved to the trash by an operation of their own after another operation."""
+    found = set[int]()
+    for some in several(sids, _MANY):
+        where = "INDEXED BY operation_session WHERE scope = ? AND agent = 0 AND oid > ? AND session IN"
+        rows = OPERATION.all(tx, f"{where} ({slots(len(some))})", (scope, oid, *some))
+        found |= {row.session for row in rows if codec.decode(row.after).get("hidden")}
+    return found
+
+
 # ---------------------------------------------------------------------- what was, and making it so
 
 
@@ -315,6 +352,8 @@ def _placed(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRow
         children = all_unless_purged(tx, session.scope, below).values()
         hidden = {child: place[3] for child, place in below.items()}
         heads = {child: place[:3] for child, place in below.items()}
+        for agent in {child.agent for child in children if child.hidden and not hidden[child.id]}:
+            agents.ensure(tx, session.scope, agent, now_ms=now_ms)
         session_changes.place(tx, children, hidden, heads, "below", now_ms)
     return session_changes.moved(tx, [(session, after["head"])])[0] if "head" in after else session
 

@@ -7,7 +7,7 @@ session reads stay until that session is purged too, and are reported.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..files import timeline_purge
 from ..ids import new_id
@@ -16,7 +16,7 @@ from ..model.purge import Purged
 from ..storage.base import Tx, scalars
 from ..tables.branches import BRANCH
 from ..tables.entries import ENTRY
-from . import agent_checkpoints, branches, entries, feed, refs, sessions, sweep
+from . import agent_checkpoints, branches, entries, feed, refs, sessions, subagents, sweep
 from .branches import BranchRow
 from .sessions import SessionRow
 
@@ -38,19 +38,28 @@ DROP_OF_SESSION = tuple(
 COUNT = "SELECT count(*) FROM entry WHERE scope = ? AND key > ? AND key <= ?"
 
 
-def purge_named(tx: Tx, scope: str, wanted: str, *, include_forks: bool, now_ms: int) -> Purged:
+class Reach(NamedTuple):
+    """What a purge erases besides the session itself."""
+
+    forks: bool = False  # the sessions forked from it
+    below: bool = True  # its sub-agents
+
+
+def purge_named(tx: Tx, scope: str, wanted: str, reach: Reach, *, now_ms: int) -> Purged:
     """Erase a session by id, key or name; it is not an error if it does not exist."""
     row = refs.exact(tx, scope, wanted, agent=None, workspace=None)
-    return Purged() if row is None else purge(tx, scope, row.id, include_forks=include_forks, now_ms=now_ms)
+    return Purged() if row is None else purge(tx, scope, row.id, reach, now_ms=now_ms)
 
 
-def purge(tx: Tx, scope: str, session_id: str, *, include_forks: bool, now_ms: int) -> Purged:
-    """Erase a session, and with ``include_forks`` the sessions forked from it; return an empty result if absent."""
+def purge(tx: Tx, scope: str, session_id: str, reach: Reach, *, now_ms: int) -> Purged:
+    """Erase a session, and what ``reach`` adds to it; return an empty result if it is absent."""
     found = sessions.find(tx, scope, session_id)
     if found is None:
         return Purged()
     doomed = {found.sid: found}
-    if include_forks:
+    if reach.below:
+        doomed |= {row.sid: row for row in subagents.below(tx, found)}
+    if reach.forks:
         _add_forks(tx, doomed)
     _add_remains(tx, doomed)
     for session in doomed.values():  # before any entry is erased: the totals are computed from entries

@@ -10,8 +10,9 @@ from ..model.entry import Numbers
 from ..model.session import Stats
 from ..model.status import FINISHED
 from ..model.subagents import Tree
-from ..storage.base import Tx
-from ..tables.sessions import LeaseRow, SessionRow
+from ..storage.base import LOCK, Tx
+from ..tables.sessions import SESSION, LeaseRow, SessionRow
+from ..tables.table import several, slots
 from . import entries, idempotency, sessions, stats, statuses
 from .listing import shown_status
 from .sessions import Whole
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 CHILDREN = f"""{sessions.SELECT_WHOLE} WHERE s.scope = ? AND s.parent = ? AND s.parent > 0 AND s.hidden < 2
 ORDER BY s.sid"""
-HAS_CHILDREN = "SELECT 1 FROM session INDEXED BY session_parent WHERE scope = ? AND parent = ? AND parent > 0 LIMIT 1"
+BELOW = "INDEXED BY session_parent WHERE scope = ? AND parent > 0 AND hidden < 2 AND parent IN"
+_MANY = 500  # sessions of one read
 
 
 def children(tx: Tx, session: SessionRow) -> list[Whole]:
@@ -65,9 +67,26 @@ def subtree(tx: Tx, session: SessionRow) -> Iterator[SessionRow]:
         yield from subtree(tx, child)
 
 
-def below(tx: Tx, session: SessionRow) -> list[SessionRow]:
-    """Return all sessions below one, including those in the trash."""
-    return [*subtree(tx, session)][1:] if tx.one(HAS_CHILDREN, (session.scope, session.sid)) else []
+def below(tx: Tx, *above: SessionRow) -> list[SessionRow]:
+    """Return all sessions below some of one scope, including those in the trash, each level after the one above it."""
+    found, parents = dict[int, SessionRow](), [row.sid for row in above]
+    while parents:
+        level = list[SessionRow]()
+        for some in several(parents, _MANY):
+            level += SESSION.all(tx, f"{BELOW} ({slots(len(some))}){LOCK}", (above[0].scope, *some))
+        parents = [row.sid for row in level if row.sid not in found]
+        found |= {row.sid: row for row in level}
+    return [*found.values()]
+
+
+def above(tx: Tx, session: SessionRow) -> list[int]:
+    """Return the numbers of the sessions above one, nearest first."""
+    found, parent = list[int](), session.parent
+    while parent and parent not in found:
+        found.append(parent)
+        row = sessions.find_number(tx, session.scope, parent)
+        parent = 0 if row is None else row.parent
+    return found
 
 
 def end_once(

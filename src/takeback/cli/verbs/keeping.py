@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...client.session import Session
+from ...model import words
 from ...model.operation import Operation
 from ...shell import documents
 from ...shell.failures import NOT_FOUND, Stop
@@ -17,6 +18,7 @@ from ..output import line
 
 if TYPE_CHECKING:
     from ...model.purge import Pruned
+    from ...model.subagents import Tree
 
 _DELETING = """\b
 Which one to use:
@@ -28,12 +30,18 @@ Which one to use:
 _REFS = ref_argument("refs", nargs=-1, required=True, metavar="REF...")
 
 
-def _each(frame: Frame, refs: tuple[str, ...], what: str, change: Callable[[Session], Operation | None]) -> None:
+def _each(
+    frame: Frame,
+    refs: tuple[str, ...],
+    what: str,
+    change: Callable[[Session], Operation | None],
+    along: Callable[[Session], str] = lambda _: "",
+) -> None:
     """Apply a change to each named session; all are found before the first is changed."""
     sessions = [frame.session(ref) for ref in refs]
     if frame.settings.dry_run:
         for each in sessions:
-            tell(f"Dry run: would {what} {_called(frame, each)}.")
+            tell(f"Dry run: would {what} {_called(frame, each)}{along(each)}.")
         return
     done = [(each, found) for each in sessions if (found := change(each)) is not None]
     frame.out.items(
@@ -48,6 +56,16 @@ def _each(frame: Frame, refs: tuple[str, ...], what: str, change: Callable[[Sess
 
 def _called(frame: Frame, session: Session) -> str:
     return f"{frame.short(session.id)} {line(session.title or session.name or 'untitled')}"
+
+
+def _with_subagents(session: Session) -> str:
+    """Return the words for the sub-agents of a session that go where it goes."""
+    count = _below(session.tree())
+    return f" and its {words.count(count, 'sub-agent')}" if count else ""
+
+
+def _below(tree: Tree) -> int:
+    return sum(1 + _below(child) for child in tree.children)
 
 
 @verb("rename", changes=True)
@@ -105,16 +123,17 @@ def unarchive(frame: Frame, refs: tuple[str, ...]) -> None:
 @verb("rm", changes=True, epilog=_DELETING)
 @_REFS
 def rm(frame: Frame, refs: tuple[str, ...]) -> None:
-    """Move sessions to the trash; main, directory and cron sessions start again empty."""
-    _each(frame, refs, "move to the trash:", lambda each: frame.store.delete_session(each))
+    """Move sessions to the trash with their sub-agents; main, directory and cron sessions start again empty."""
+    _each(frame, refs, "move to the trash:", lambda each: frame.store.delete_session(each), _with_subagents)
 
 
 @verb("restore", changes=True, epilog=_DELETING)
 @_REFS
 def restore(frame: Frame, refs: tuple[str, ...]) -> None:
-    """Restore sessions from the trash, by id or by name."""
+    """Restore sessions from the trash, by id or by name, with the sub-agents that went with them."""
     found = tuple(_in_trash(frame, ref).id for ref in refs)
-    _each(frame, found, "restore", lambda each: frame.store.restore_session(each))
+    along = " and the sub-agents that went with it"
+    _each(frame, found, "restore", lambda each: frame.store.restore_session(each), lambda _: along)
 
 
 def _in_trash(frame: Frame, ref: str) -> Session:
@@ -132,10 +151,10 @@ def _in_trash(frame: Frame, ref: str) -> Session:
 @ref_argument("ref")
 @option("--include-forks", is_flag=True, help="Erase the sessions forked from it too.")
 def purge(frame: Frame, ref: str, include_forks: bool) -> None:
-    """Erase a session permanently, even from the trash. This cannot be undone."""
+    """Erase a session permanently, even from the trash, with its sub-agents. This cannot be undone."""
     session = _to_purge(frame, ref)
     forks = " and the sessions forked from it" if include_forks else ""
-    what = f"{_called(frame, session)} ({session.message_count} messages){forks}"
+    what = f"{_called(frame, session)} ({session.message_count} messages){_with_subagents(session)}{forks}"
     if frame.out.for_people:
         frame.out.text([f"Erase {what} permanently"])
     if not agreed(frame.settings, "Erase?"):

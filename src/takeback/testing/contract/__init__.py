@@ -19,6 +19,7 @@ from .checkpoint_stats import CheckpointStats
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
 from .documents import StoredContents, StoredDocuments
 from .entering import Entering, Places
+from .families import Families
 from .files import Captures, FilePoints
 from .listings import ByMetadata, InThePast, WithState
 from .live import Leases
@@ -43,7 +44,7 @@ _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, 
 _LISTS = (ByMetadata, WithState, InThePast, Entering, Places, Money)
 _CONTENTS = (StoredDocuments, StoredContents)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
-_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Inboxes)
+_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Families, Inboxes)
 _WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
