@@ -101,6 +101,8 @@ NAMES: dict[str, str] = {
     "Head": ".model.session",
     "Stats": ".model.session",
     "StoreStats": ".model.session",
+    "Spent": ".model.spending",
+    "tzinfo": "datetime",
     "Sent": ".model.subagents",
     "Spawned": ".model.subagents",
     "Tree": ".model.subagents",
@@ -434,6 +436,8 @@ def _special(name: str, cls: type) -> list[list[str]]:
     leave = "async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, "
     leave += "trace: TracebackType | None) -> None:"
     left = "CancelledError, CancelledError(), None"  # how a task that is cancelled while entering leaves again
+    if name == "Session":  # waiting for its holder takes a thread of its own, as in ``session``
+        enter += ["if self._sync._must_wait:", "    await self._portal.wait(self._sync._take_ahead)"]
     enter += [f"await self._portal.enter(self._sync.__enter__, lambda made: made.__exit__({left}))", "return self"]
     return [*found, enter, [leave, "await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))"]]
 

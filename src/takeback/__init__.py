@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from .model.report import Problem, Repaired, Report
     from .model.scan import Scan, ScanChange
     from .model.session import Head, Stats, StoreStats
+    from .model.spending import Spent
     from .model.subagents import Sent, Spawned, Tree
     from .model.tools import ToolCall, ToolResult
     from .model.usage import Usage
@@ -173,6 +174,7 @@ __all__ = [
     "Stats",
     "StorageFull",
     "Store",
+    "Spent",
     "StoreStats",
     "Stream",
     "Task",
@@ -236,6 +238,7 @@ _WHERE = {
     "model.report": "Problem Repaired Report",
     "model.scan": "Scan ScanChange",
     "model.session": "Head Stats StoreStats",
+    "model.spending": "Spent",
     "model.subagents": "Sent Spawned Tree",
     "model.tools": "ToolCall ToolResult",
     "model.usage": "Usage",

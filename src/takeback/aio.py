@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from functools import partial
 from os import PathLike
 from types import TracebackType
@@ -54,6 +54,7 @@ from .model.redaction import Redaction
 from .model.report import Repaired, Report
 from .model.scan import Scan
 from .model.session import Head, Stats, StoreStats
+from .model.spending import Spent
 from .model.subagents import Sent, Spawned, Tree
 from .model.tools import ToolCall
 from .model.work import Compaction, FileTouched, Note, Task
@@ -137,29 +138,42 @@ class AsyncStore(Bound):
         return self._sync.capabilities
 
     def get_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+        self,
+        id_name_or_key: str,
+        *,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        wait: float = 0,
     ) -> Opening[AsyncSession]:
         """Return a session by its exact id (even one in the trash), key or name; nothing is parsed.
 
-        Raises ``Ambiguous`` if sessions of several agents or workspaces have that name: pass those too.
+        Raises ``Ambiguous`` if sessions of several agents or workspaces have that name: pass those too. ``wait`` is how
+        many seconds entering the session waits for whoever runs it, before it raises ``Busy``.
         """
 
         async def opening() -> AsyncSession:
             return AsyncSession(
                 self._portal,
                 await self._portal.run(
-                    lambda: self._sync.get_session(id_name_or_key, agent=agent, workspace=workspace)
+                    lambda: self._sync.get_session(id_name_or_key, agent=agent, workspace=workspace, wait=wait)
                 ),
             )
 
         return Opening(opening)
 
     async def find_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+        self,
+        id_name_or_key: str,
+        *,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        wait: float = 0,
     ) -> AsyncSession | None:
-        """Return a session by its exact id, key or name, or None."""
+        """Return a session by its exact id, key or name, or None; ``wait`` is as in ``get_session``."""
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
-            await self._portal.run(lambda: self._sync.find_session(id_name_or_key, agent=agent, workspace=workspace))
+            await self._portal.run(
+                lambda: self._sync.find_session(id_name_or_key, agent=agent, workspace=workspace, wait=wait)
+            )
         )
 
     async def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[AsyncSession]:
@@ -180,6 +194,7 @@ class AsyncStore(Bound):
         status: str | Iterable[str] | None = None,
         label: str | None = None,
         tag: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         workspace: str | PathLike[str] | None = None,
         parent: str | AsyncSession | None = None,
         active_only: bool = False,
@@ -188,10 +203,16 @@ class AsyncStore(Bound):
         since: datetime | None = None,
         trash: bool = False,
         order: str = "updated",
+        with_state: Iterable[str] = (),
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[AsyncSession]:
         """List sessions, last changed first, or newest first with ``order="created"``.
+
+        ``"updated_asc"`` starts with the one whose last change is the oldest. Sessions that were imported, or created
+        with ``created_at``, are listed when things happened in them. ``metadata`` asks for sessions whose metadata has
+        all these names with equal values: text, numbers, True, False or None. ``with_state`` names values of the
+        session's state to read along, into ``state_values``.
 
         Pass the page's cursor to get the next page. Archived sessions are left out, except from the trash, unless
         ``archived`` is True (only those) or None (both). The page's ``damaged`` names sessions with a damaged record.
@@ -204,6 +225,7 @@ class AsyncStore(Bound):
                     status=status,
                     label=label,
                     tag=tag,
+                    metadata=metadata,
                     workspace=workspace,
                     parent=unwrap(parent),
                     active_only=active_only,
@@ -212,6 +234,7 @@ class AsyncStore(Bound):
                     since=since,
                     trash=trash,
                     order=order,
+                    with_state=with_state,
                     limit=limit,
                     cursor=cursor,
                 )
@@ -318,7 +341,9 @@ class AsyncStore(Bound):
         ``take_over`` their next write raises ``LeaseLost`` instead. A finished session is reopened. Leaving the
         ``with`` block, closing the store or dropping the handle releases the lease. With ``hold=False`` no lease is
         taken, so that many writers can append to one session. ``capture`` controls when the workspace is scanned (see
-        ``Capture``). The other fields apply to a new session only.
+        ``Capture``). The other fields apply to a new session only, for which ``workspace`` must be a directory that
+        exists. ``created_at`` is when it began, if that was earlier: it is then listed there until something happens
+        in it later.
         """
 
         async def opening() -> AsyncSession:
@@ -350,11 +375,14 @@ class AsyncStore(Bound):
         workspace: str | PathLike[str] | None = None,
         model: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        wait: float = 0,
         idempotency_key: str | None = None,
     ) -> Spawned[AsyncSession]:
         """Start a sub-agent for a task, under ``parent`` if given; ``Session.spawn`` passes its own session.
 
-        Raises ``Conflict`` if the parent is finished, or if one of its sub-agents has this label already.
+        Raises ``Conflict`` if the parent is finished, or if one of its sub-agents has this label already. With an
+        ``idempotency_key`` the same call again, even after a crash, returns the same sub-agent, which can be entered
+        again; ``wait`` is how many seconds that waits for whoever still runs it.
         """
         return (lambda found: Spawned(*found[:-1], AsyncSession(self._portal, found.session)))(
             await self._portal.run(
@@ -366,36 +394,48 @@ class AsyncStore(Bound):
                     workspace=workspace,
                     model=model,
                     metadata=metadata,
+                    wait=wait,
                     idempotency_key=idempotency_key,
                 )
             )
         )
 
-    def main_session(self, agent: str = "main") -> Opening[AsyncSession]:
-        """Return an agent's main session, creating it if it is new."""
+    def main_session(self, agent: str = "main", *, wait: float = 0) -> Opening[AsyncSession]:
+        """Return an agent's main session, creating it if it is new.
+
+        ``wait`` is how many seconds entering it waits for whoever runs it, before it raises ``Busy``.
+        """
 
         async def opening() -> AsyncSession:
-            return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.main_session(agent)))
+            return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.main_session(agent, wait=wait)))
 
         return Opening(opening)
 
-    def cron_session(self, agent: str, name: str) -> Opening[AsyncSession]:
-        """Return the session of an agent's scheduled job, creating it if it is new."""
+    def cron_session(self, agent: str, name: str, *, wait: float = 0) -> Opening[AsyncSession]:
+        """Return the session of an agent's scheduled job, creating it if it is new.
 
-        async def opening() -> AsyncSession:
-            return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.cron_session(agent, name)))
-
-        return Opening(opening)
-
-    def directory_session(self, path: str | PathLike[str], *, agent: str = "main") -> Opening[AsyncSession]:
-        """Return the session of a directory, creating it if it is new.
-
-        Symbolic links lead to the same session, and a directory that was moved keeps its own.
+        ``wait`` is how many seconds entering it waits for a run that still goes on, before it raises ``Busy``.
         """
 
         async def opening() -> AsyncSession:
             return AsyncSession(
-                self._portal, await self._portal.run(lambda: self._sync.directory_session(path, agent=agent))
+                self._portal, await self._portal.run(lambda: self._sync.cron_session(agent, name, wait=wait))
+            )
+
+        return Opening(opening)
+
+    def directory_session(
+        self, path: str | PathLike[str], *, agent: str = "main", wait: float = 0
+    ) -> Opening[AsyncSession]:
+        """Return the session of a directory, creating it if it is new; the directory must exist.
+
+        Symbolic links lead to the same session, and a directory that was moved keeps its own. ``wait`` is how many
+        seconds entering it waits for whoever runs it, before it raises ``Busy``.
+        """
+
+        async def opening() -> AsyncSession:
+            return AsyncSession(
+                self._portal, await self._portal.run(lambda: self._sync.directory_session(path, agent=agent, wait=wait))
             )
 
         return Opening(opening)
@@ -426,7 +466,11 @@ class AsyncStore(Bound):
         idempotency_key: str | None = None,
         **fields: Unpack[NewSession],
     ) -> Opening[AsyncSession]:
-        """Create a session; raises ``Conflict`` if a visible one of this agent and workspace has the name."""
+        """Create a session; raises ``Conflict`` if a visible one of this agent and workspace has the name.
+
+        ``workspace`` must be a directory that exists. ``created_at`` is when the session began, if that was earlier:
+        it is then listed there until something happens in it later.
+        """
 
         async def opening() -> AsyncSession:
             return AsyncSession(
@@ -583,16 +627,17 @@ class AsyncStore(Bound):
         """
         return await self._portal.run(lambda: self._sync.prune(policy, dry_run=dry_run, spare_seconds=spare_seconds))
 
-    async def undo(self, op: Operation | str | None = None) -> Operation:
+    async def undo(self, op: Operation | str | None = None, *, take_over: bool = False) -> Operation:
         """Undo the last operation made through this handle, or a given one.
 
-        Raises ``Conflict`` if a later operation changed the same thing.
+        Raises ``Conflict`` if a later operation changed the same thing, and ``Busy`` if files would change while
+        somebody else works there, unless ``take_over`` is given.
         """
-        return await self._portal.run(lambda: self._sync.undo(op))
+        return await self._portal.run(lambda: self._sync.undo(op, take_over=take_over))
 
-    async def redo(self) -> Operation:
-        """Redo what the last undo made through this handle took back."""
-        return await self._portal.run(lambda: self._sync.redo())
+    async def redo(self, *, take_over: bool = False) -> Operation:
+        """Redo what the last undo made through this handle took back; ``take_over`` is as in ``undo``."""
+        return await self._portal.run(lambda: self._sync.redo(take_over=take_over))
 
     def workspace(self, path: str | PathLike[str]) -> AsyncWorkspace:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""
@@ -641,6 +686,29 @@ class AsyncStore(Bound):
                 [(AsyncSession(self._portal, each[0]), each[1]) for each in page], page.cursor, page.damaged
             )
         )(await self._portal.run(lambda: self._sync.find_entries(id, limit=limit, cursor=cursor)))
+
+    async def spending(
+        self,
+        by: str = "model",
+        *,
+        session: AsyncSession | str | None = None,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        since: datetime | None = None,
+        time_zone: tzinfo | None = None,
+    ) -> list[Spent]:
+        """Count what was spent by ``model``, ``day``, ``agent`` or ``tool``: every entry of every branch once.
+
+        That is of one session, or of all that are not in the trash, archived ones included. Costs stored with the
+        messages count as they are; others are the list price of their model at the time, if ``takeback[prices]`` is
+        installed. ``unpriced`` of a result says what has no known cost. Days are those of UTC, or of ``time_zone``.
+        Everything that was said is read, in pages.
+        """
+        return await self._portal.run(
+            lambda: self._sync.spending(
+                by, session=unwrap(session), agent=agent, workspace=workspace, since=since, time_zone=time_zone
+            )
+        )
 
     async def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""
@@ -999,12 +1067,12 @@ class AsyncSession(Bound):
 
     @property
     def updated_at(self) -> datetime:
-        """When it last changed, by the writer's clock; listings sort by commit order instead."""
+        """When it last changed, or if that was stored later, when the last thing in it happened."""
         return self._sync.updated_at
 
     @property
     def last_message_at(self) -> datetime | None:
-        """When a message was last added."""
+        """When the message that was last added was said."""
         return self._sync.last_message_at
 
     @property
@@ -1041,6 +1109,13 @@ class AsyncSession(Bound):
     def build_attempts(self) -> int:
         """The number of build attempts at the head."""
         return self._sync.build_attempts
+
+    @property
+    def state_values(self) -> dict[str, Any] | None:
+        """The values of its state that ``list_sessions(with_state=...)`` asked for; None if none were asked for.
+
+        Names that it did not have are absent. Raises ``Corrupt`` if its state could not be read."""
+        return self._sync.state_values
 
     @property
     def status(self) -> str:
@@ -1389,16 +1464,21 @@ class AsyncSession(Bound):
         """Return what ``redo`` would do to the conversation and files."""
         return AsyncRewind(self._portal, await self._portal.run(lambda: self._sync.preview_redo()))
 
-    async def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
+    async def undo(
+        self, operation: Operation | str | None = None, *, take_over: bool = False, idempotency_key: str | None = None
+    ) -> Operation:
         """Undo the last operation of this session, or a given one.
 
-        Raises ``Conflict`` if a later operation changed the same thing.
+        Raises ``Conflict`` if a later operation changed the same thing, and ``Busy`` if files would change while
+        somebody else runs the session, unless ``take_over`` is given.
         """
-        return await self._portal.run(lambda: self._sync.undo(operation, idempotency_key=idempotency_key))
+        return await self._portal.run(
+            lambda: self._sync.undo(operation, take_over=take_over, idempotency_key=idempotency_key)
+        )
 
-    async def redo(self, *, idempotency_key: str | None = None) -> Operation:
-        """Redo what the last undo of this session took back."""
-        return await self._portal.run(lambda: self._sync.redo(idempotency_key=idempotency_key))
+    async def redo(self, *, take_over: bool = False, idempotency_key: str | None = None) -> Operation:
+        """Redo what the last undo of this session took back; ``take_over`` is as in ``undo``."""
+        return await self._portal.run(lambda: self._sync.redo(take_over=take_over, idempotency_key=idempotency_key))
 
     async def operations(self, *, limit: int = 100) -> list[Operation]:
         """List this session's operations, newest first."""
@@ -1461,10 +1541,15 @@ class AsyncSession(Bound):
         )
 
     async def switch(
-        self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None
+        self, branch: str | Branch, *, files: bool = False, take_over: bool = False, idempotency_key: str | None = None
     ) -> Operation:
-        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace is restored as well."""
-        return await self._portal.run(lambda: self._sync.switch(branch, files=files, idempotency_key=idempotency_key))
+        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace is restored as well.
+
+        That raises ``Busy`` while somebody else runs the session, unless ``take_over`` is given.
+        """
+        return await self._portal.run(
+            lambda: self._sync.switch(branch, files=files, take_over=take_over, idempotency_key=idempotency_key)
+        )
 
     async def preview_switch(self, branch: str | Branch) -> AsyncRewind:
         """Return what ``switch`` with ``files`` would do to the conversation and files; ``apply`` does it."""
@@ -1812,12 +1897,15 @@ class AsyncSession(Bound):
         model: str | None = None,
         call_id: str | ToolCall | None = None,
         metadata: Mapping[str, Any] | None = None,
+        wait: float = 0,
         idempotency_key: str | None = None,
     ) -> Spawned[AsyncSession]:
         """Start a sub-agent for a task: a session below this one, by default with the same agent and workspace.
 
         ``call_id`` is the tool call that asked for it: spawning again for the same call returns the same sub-agent.
-        Raises ``Conflict`` if a sub-agent of this session has the label already, or if this session is finished.
+        So does the same ``idempotency_key``, even after a crash, and ``wait`` is how many seconds entering it waits for
+        whoever still runs it. Raises ``Conflict`` if a sub-agent of this session has the label already, or if this
+        session is finished.
         """
         return (lambda found: Spawned(*found[:-1], AsyncSession(self._portal, found.session)))(
             await self._portal.run(
@@ -1829,6 +1917,7 @@ class AsyncSession(Bound):
                     model=model,
                     call_id=call_id,
                     metadata=metadata,
+                    wait=wait,
                     idempotency_key=idempotency_key,
                 )
             )
@@ -1967,6 +2056,8 @@ class AsyncSession(Bound):
         return self._sync._repr_html_()
 
     async def __aenter__(self) -> AsyncSession:
+        if self._sync._must_wait:
+            await self._portal.wait(self._sync._take_ahead)
         await self._portal.enter(
             self._sync.__enter__, lambda made: made.__exit__(CancelledError, CancelledError(), None)
         )

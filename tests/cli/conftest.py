@@ -35,7 +35,10 @@ def work(world: World) -> World:
                 s.user(f"Add OAuth, step {turn}")
                 s.assistant(f"Step {turn} is done.", usage=Usage(4000, 100))
         world.clock.ms += 6 * HOUR
-        other = store.create_session("refunds", agent="triage", workspace=world.project.parent / "support")
+        support = world.project.parent / "support"
+        support.mkdir()
+        other = store.create_session("refunds", agent="triage", workspace=support)
+        support.rmdir()
         other.user("Refund triage")
         world.clock.ms += HOUR
         pool = world.project / "pool.py"

@@ -52,7 +52,7 @@ def test_interrupted_sessions_and_lost_workspaces_are_noted(work: World) -> None
         raise KeyboardInterrupt
     lines = work.ok("doctor", "-C", "/").out
     assert "1 interrupted  -> takeback ls -a --status interrupted" in lines
-    assert "1 missing: " in lines, "nobody ever made the directory of the support session"
+    assert "1 missing: " in lines, "the directory of the support session is gone"
     shutil.rmtree(work.project)
     assert "2 missing: " in work.ok("doctor", "-C", "/").out
 

@@ -50,6 +50,13 @@ def test_a_checkpoint_is_made_and_named(work: World) -> None:
     assert work.ok("checkpoints", "fix-retry", "--fields", "name").out.split() == ["fixed", "two"]
 
 
+@pytest.mark.trial("T11")
+def test_a_dry_run_shows_the_name_of_a_checkpoint_escaped(work: World) -> None:
+    ran = work.ok("checkpoint", "two\x1b[2J\u202e", "-n")
+    assert "would save checkpoint two\\x1b[2J\\u202e at turn 2" in ran.err
+    assert "\x1b" not in ran.err
+
+
 def test_a_dry_run_makes_no_checkpoint(work: World) -> None:
     assert work.ok("checkpoint", "two", "-n").err.startswith("Dry run: would save checkpoint two at turn 2 of ")
     assert work.ok("checkpoints", "--fields", "name").out.split() == ["fixed"]

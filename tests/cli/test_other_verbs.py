@@ -6,11 +6,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
+from datetime import UTC, datetime
 
 import pytest
 from _world import World
 
 import takeback
+from takeback import Usage
 
 pytestmark = pytest.mark.feature("F10")
 
@@ -84,6 +87,56 @@ def test_stats_by_day(work: World) -> None:
     counts = work.ok("stats", "-a", "--by", "day", "--json").document["counts"]
     assert sum(each["messages"] for each in counts) == 13
     assert [each["id"] for each in counts] == sorted(each["id"] for each in counts)
+
+
+def _said(model: str) -> dict[str, object]:
+    """Return an answer as an SDK gives it: with a model and a usage, without a cost."""
+    usage = {"input_tokens": 1000, "output_tokens": 10}
+    return {"role": "assistant", "model": model, "content": [{"type": "text", "text": "yes"}], "usage": usage}
+
+
+@pytest.mark.trial("T52")
+def test_money_counts_every_branch_once_and_is_priced_when_it_is_shown(world: World) -> None:
+    with world.open() as store:
+        s = store.create_session("money", agent="a", workspace=world.project)
+        s.user("Is it right?")
+        s.append(_said("claude-sonnet-4-5"))
+        s.rewind(1)
+        s.append(_said("claude-sonnet-4-5"))
+        for number in range(3):
+            s.append(_said(f"odd\x1b[2J-{min(number, 1)}"))
+        s.assistant("paid", model="mine", usage=Usage(5, 1, cost=2.0))
+    price = takeback.priced(Usage(1000, 10), "claude-sonnet-4-5").cost
+    for by, key, cost in (("model", "claude-sonnet-4-5", 2 * price), ("agent", "a", 2 + 2 * price)):
+        ran = world.ok("stats", "--by", by, "--json").document
+        found = {each["id"]: each for each in ran["counts"]}
+        assert (found[key]["cost"], found[key]["priced"]) == (pytest.approx(cost), 2)
+    assert found["a"]["unpriced"] == {"odd\x1b[2J-0": 1, "odd\x1b[2J-1": 2}
+    assert found["a"]["messages"] == 7
+    shown = world.ok("stats", "--by", "model")
+    assert "2 messages of model odd\\x1b[2J-1 have no known price." in shown.err
+    assert "1 message of model odd\\x1b[2J-0 has no known price." in shown.err
+    whole = world.ok("stats", "money", "--json").document
+    assert whole["spent"]["cost"] == pytest.approx(2 + 2 * price)
+    assert sum(whole["unpriced"].values()) == 3
+    assert "cost      $2.0" in world.ok("stats").out
+
+
+@pytest.mark.trial("T52")
+def test_days_are_those_of_the_reader_and_of_utc_for_programs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with world.open() as store:
+        s = store.create_session("late", workspace=world.project)
+        at = datetime(2026, 1, 31, 23, 30, tzinfo=UTC)
+        s.write(takeback.Native({"content": "x"}, role="user", text="x", created_at=at))
+    monkeypatch.setenv("TZ", "UTC-3")
+    time.tzset()
+    try:
+        assert world.ok("stats", "--by", "day").lines[1].split()[0] == "2026-02-01"
+        assert world.ok("stats", "--by", "day", "--utc").lines[1].split()[0] == "2026-01-31"
+        assert world.ok("stats", "--by", "day", "--json").document["counts"][0]["id"] == "2026-01-31"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_agents(work: World) -> None:

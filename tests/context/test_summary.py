@@ -13,6 +13,7 @@ import takeback
 from takeback import Invalid, Session, Store, Task
 from takeback.context.lines import one_line
 from takeback.context.tokens import estimate
+from takeback.testing.elsewhere import session_elsewhere
 
 pytestmark = pytest.mark.feature("A7")
 
@@ -56,7 +57,7 @@ def checked(session: Session, most: int = 1200, **options: Any) -> str:
 
 
 def test_a_summary_says_what_the_next_one_needs(store: Store) -> None:
-    session = store.create_session(title="Paint the boat", workspace="/harbour/boat")
+    session = session_elsewhere(store, title="Paint the boat", workspace="/harbour/boat")
     session.set_tasks([Task("sand the hull", "completed"), Task("buy paint", "in_progress"), Task("paint", "pending")])
     for number in range(33):
         session.record_file(f"src/plank{number}.py", "written")
@@ -95,7 +96,7 @@ def test_empty_sections_are_left_out(store: Store) -> None:
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_nothing_that_was_said_looks_like_ours(store: Store, hostile: str) -> None:
     text = _storable(hostile)
-    session = store.create_session(title=text.strip()[:900] or None, workspace="/a/" + (text.strip()[:900] or "b"))
+    session = session_elsewhere(store, title=text.strip()[:900] or None, workspace="/a/" + (text.strip()[:900] or "b"))
     session.set_tasks([Task(text or "x", "pending"), Task("real", "failed")])
     session.set_plan(text)
     session.record_file("p/" + text, text.strip()[:100] or "written")

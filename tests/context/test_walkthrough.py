@@ -12,6 +12,7 @@ from markdown_it import MarkdownIt
 import takeback
 from takeback import Store, Task
 from takeback.testing.clock import ManualClock
+from takeback.testing.elsewhere import session_elsewhere
 
 from .test_summary import HOSTILE
 
@@ -22,8 +23,8 @@ pytestmark = pytest.mark.feature("A10")
 def test_a_walkthrough_tells_all(tmp_path: Path) -> None:
     clock = ManualClock(int(datetime(2026, 3, 1, 9, 30, tzinfo=UTC).timestamp() * 1000))
     with takeback.open(":memory:", clock=clock) as store:
-        session = store.create_session(
-            title="Paint the boat", model="m-1", provider="anthropic", workspace="/harbour/boat"
+        session = session_elsewhere(
+            store, title="Paint the boat", model="m-1", provider="anthropic", workspace="/harbour/boat"
         )
         session.user("paint it green")
         session.set_plan("1. sand\n2. paint")
@@ -71,8 +72,8 @@ def test_what_was_said_formats_nothing(store: Store, hostile: str) -> None:
         "utf-8", "replace"
     )
     text = odd.decode().replace("\0", " ")
-    session = store.create_session(
-        title=text[:900], workspace="/w/" + text[:900], model=text.strip()[:90], provider="p`<i>"
+    session = session_elsewhere(
+        store, title=text[:900], workspace="/w/" + text[:900], model=text.strip()[:90], provider="p`<i>"
     )
     session.set_plan(text)
     session.set_tasks([Task(text)])

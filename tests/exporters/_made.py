@@ -13,6 +13,7 @@ import takeback
 from takeback import Session, Store
 from takeback.exporters import jsonl
 from takeback.importers import jsonl as importing
+from takeback.testing.elsewhere import session_elsewhere
 
 TEXT = st.text(st.characters(), max_size=40)  # any character, half ones too
 VALUES = st.recursive(
@@ -47,7 +48,7 @@ STEPS = st.lists(
 
 def play(store: Store, steps: list[tuple[str, Any]]) -> list[Session]:
     """Do the steps in a new session, and in those that come of it."""
-    sessions = [store.create_session(agent="made", workspace=f"/w{len(steps) % 3}" if len(steps) % 3 else None)]
+    sessions = [session_elsewhere(store, agent="made", workspace=f"/w{len(steps) % 3}" if len(steps) % 3 else None)]
     for number, (what, value) in enumerate(steps):
         session = sessions[number % len(sessions)].refresh()
         at = 0 if not isinstance(value, float) else round(value * session.head.seq)

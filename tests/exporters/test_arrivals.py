@@ -307,7 +307,10 @@ def _sessions(data: bytes) -> list[bytes]:
 
 
 def test_two_of_a_file_that_had_one_name_in_two_workspaces(store: Store, tmp_path: Path) -> None:
-    made = [store.create_session("same", agent="coder", workspace=tmp_path / each) for each in ("a", "b", "c")]
+    places = [tmp_path / each for each in ("a", "b", "c")]
+    for place in places:
+        place.mkdir()
+    made = [store.create_session("same", agent="coder", workspace=place) for place in places]
     data = lines_of(store)
     with takeback.open(":memory:") as target:
         loaded = load(target, data)

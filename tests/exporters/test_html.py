@@ -12,6 +12,7 @@ import pytest
 
 from takeback import Session, Store, Task
 from takeback.exporters import html
+from takeback.testing.elsewhere import session_elsewhere
 
 pytestmark = pytest.mark.feature("F9")
 
@@ -98,7 +99,7 @@ def assert_alone(page: Page) -> None:
 
 @pytest.fixture
 def work(store: Store) -> Session:
-    session = store.create_session(title="Paint the boat", model="m-1", workspace="/harbour/boat")
+    session = session_elsewhere(store, title="Paint the boat", model="m-1", workspace="/harbour/boat")
     session.user("paint it `green`\n\n```python\nx = 1 < 2\n```\nplease")
     session.set_plan("1. sand\n2. paint")
     session.set_tasks([Task("sand", "completed"), Task("paint", "in_progress"), Task("sail", "failed")])
@@ -144,7 +145,9 @@ def test_no_style_but_its_own_is_allowed(work: Session) -> None:
 @pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
 def test_nothing_that_was_said_becomes_part_of_the_page(store: Store, hostile: str) -> None:
     name = hostile.encode("utf-8", "replace").decode().replace("\0", "").strip()[:200]
-    session = store.create_session(name, agent="a", title=name, model=hostile, prompt=hostile, workspace="/w/" + name)
+    session = session_elsewhere(
+        store, name, agent="a", title=name, model=hostile, prompt=hostile, workspace="/w/" + name
+    )
     session.user(hostile, attachments=[PNG])
     session.append(
         {"role": "assistant", "content": hostile, "tool_calls": [{"id": "a", "name": name, "arguments": hostile}]}

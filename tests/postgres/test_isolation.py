@@ -31,6 +31,7 @@ pytestmark = pytest.mark.feature("F13", "C6")
 ONE, TWO = "acme", "rival"  # whose data is to be kept, and who asks for it
 SCOPED = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "session_tag", "link", "lost", "checkpoint"),
+    *("session_meta",),
     *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox"),
     *("seen", "journal", "agent_checkpoint", "pin", "workspace", "scan", "touched", "document"),
 )
@@ -83,7 +84,7 @@ class Things:
         self.parent = store.create_session("parent", agent="boss")
         self.session = store.create_session(
             *("plan",), agent="boss", workspace=str(place), tags=["hot"], label="helper", parent=self.parent,
-            prompt="secret", idempotency_key="make session",
+            prompt="secret", metadata={"secret": 1}, idempotency_key="make session",
         )  # fmt: skip
         session = self.session
         self.data = b"secret bytes" * 1000
@@ -302,6 +303,7 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
         "events": events,
         "follow": follow,
         "stats": stats,
+        "spending": lambda x: [absent(x.c.spending(by)) for by in ("model", "day", "agent", "tool")],
         "verify": lambda x: _same(x.b.verify().problems, ()),
         "prune": prune,
         "repair": repair,
@@ -748,6 +750,13 @@ def test_a_role_that_names_no_scope_sees_and_changes_nothing(tables: Tables, use
     else:
         assert not any(tables.scopes(user, said).values())
     _cannot_write(tables, user, said, ("", ONE, TWO))
+
+
+@pytest.mark.trial("T12")
+def test_a_run_time_role_that_may_run_any_sql_chooses_its_scope(tables: Tables) -> None:
+    """What the guide says: row security guards against forgotten filters, not against whoever runs SQL of their own."""
+    assert tables.scopes(_postgres.APP, f"s{TWO}")["session"] == {TWO}
+    assert tables.scopes(_postgres.APP, f"s{ONE}")["session"] == {ONE}
 
 
 @pytest.mark.parametrize("user", [_postgres.APP, _postgres.OWNER])

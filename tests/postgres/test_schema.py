@@ -36,6 +36,7 @@ from takeback.tables.sessions import SESSION
 from takeback.tables.store import MIGRATION, MigrationRow
 from takeback.tables.table import row_check
 from takeback.testing.clock import ManualClock
+from takeback.testing.elsewhere import session_elsewhere
 
 pytestmark = pytest.mark.feature("C6", "E6")
 
@@ -862,7 +863,7 @@ def _long(length: int) -> str:
 LONG: dict[str, Callable[[Store, str], Any]] = {
     "name": lambda store, text: store.create_session(text).name,
     "agent": lambda store, text: store.create_session(agent=text).agent_id,
-    "workspace": lambda store, text: store.create_session("x", workspace=f"/{text}").workspace,
+    "workspace": lambda store, text: session_elsewhere(store, "x", workspace=f"/{text}").workspace,
     "label": lambda store, text: store.create_session(label=text).label,
     "title": lambda store, text: store.create_session(title=text).title,
     "tag": lambda store, text: store.create_session(tags=[text]).tags,

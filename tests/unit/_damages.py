@@ -236,7 +236,22 @@ class Everything:
 
 # Columns that are local to a store, or that a store computes for itself.
 _LOCAL = {
-    *("sid", "aid", "bid", "blob_id", "oid", "cid", "acid", "parent", "session", "agent", "branch", "updated", "rank"),
+    *(
+        "sid",
+        "aid",
+        "bid",
+        "blob_id",
+        "oid",
+        "cid",
+        "acid",
+        "parent",
+        "session",
+        "agent",
+        "branch",
+        "updated",
+        "rank",
+        "past",
+    ),
     *("calls", "depth", "jump", "jump_seq", "tip_seq", "tip_hash", "undoes", "undone_by", "checkpoint", "checksum"),
     *(
         "position",
@@ -678,6 +693,13 @@ DAMAGES: dict[str, tuple[Plant, set[str], dict[str, int]]] = {
     "rank of a tag changed": (_flip("session_tag", "tag = 'a'", "rank = rank + 64"), {"tag"}, {}),
     "tag of a session in the trash": (_forge("session_tag", "tag = 'a'", "hidden = 1"), {"tag"}, {}),
     "check of a tag changed": (_flip("session_tag", "tag = 'a'", "chk = chk + 1"), {"tag"}, {}),
+    "metadata of a session missing": (_drop("session_meta", "sid = 1"), {"metadata"}, {}),
+    "metadata of a session too many": (_insert("session_meta", "", '["c",1]', 0, 5, 1), {"metadata"}, {}),
+    "metadata of nobody": (_insert("session_meta", "", '["c",1]', 0, 5, 99), {"metadata"}, {}),
+    "metadata with another rank": (_forge("session_meta", "sid = 1", "rank = rank - 1"), {"metadata"}, {}),
+    "metadata in the trash": (_forge("session_meta", "sid = 1", "hidden = 1"), {"metadata"}, {}),
+    "check of metadata changed": (_flip("session_meta", "sid = 1", "chk = chk + 1"), {"metadata"}, {}),
+    "rank of a session that is above its past": (_forge("session", "sid = 1", "past = 1"), {"session"}, {}),
     "checkpoint changed": (_flip("checkpoint", "cid = 1", "seq = 3"), {"checkpoint"}, _POINT),
     "checkpoint of another entry": (_forge("checkpoint", "cid = 1", "seq = 3"), {"checkpoint"}, _POINT),
     "hash of a checkpoint changed": (_flip("checkpoint", "cid = 1", "hash = zeroblob(32)"), {"checkpoint"}, {}),

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.feature("F9", "F13")
 
 SCOPED_TABLES = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "session_tag", "link", "checkpoint"),
+    *("session_meta",),
     *("idempotency", "operation", "blob", "chunk", "feed", "agent_checkpoint", "pin"),
 )
 ENGINES = ["file", "postgres"]
@@ -32,7 +33,8 @@ def _shared(store: Store) -> Store:
 def _fill(own: Store, scope: str) -> None:
     own.create_agent("coder", name=scope, idempotency_key="agent")
     own.get_agent("coder").state.set("whose", scope)
-    talk = own.create_session("mine", agent="coder", tags=[scope], idempotency_key="mine")
+    more = {"whose": scope}
+    talk = own.create_session("mine", agent="coder", tags=[scope], metadata=more, idempotency_key="mine")
     talk.user(f"said by {scope}", attachments=[b"the same for all", scope.encode() * 100], idempotency_key="once")
     talk.checkpoint("here")
     talk.rename(f"title of {scope}")
@@ -81,7 +83,8 @@ def test_idempotency_keys_and_agent_checkpoints_are_those_of_the_scope(source: S
     takeback.copy(anna, tmp_path / "x.db")
     with takeback.open(tmp_path / "x.db", scope="anna") as target:
         assert target.list_checkpoints("coder") == anna.list_checkpoints("coder")
-        again = target.create_session("mine", agent="coder", tags=["anna"], idempotency_key="mine")
+        more = {"whose": "anna"}
+        again = target.create_session("mine", agent="coder", tags=["anna"], metadata=more, idempotency_key="mine")
         assert again.id == anna.get_session("mine").id
     with takeback.open(tmp_path / "x.db") as target:
         assert not [*target.iter_sessions(archived=None), *target.scoped("bob").iter_sessions(archived=None)]

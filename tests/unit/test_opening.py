@@ -36,6 +36,26 @@ def test_tags_are_made_again_from_the_sessions(tmp_path: Path, name: str, caplog
     assert rows_of(path)["session_tag"] == before
 
 
+@pytest.mark.parametrize("name", [name for name in DAMAGES if "metadata " in name])
+def test_rows_of_metadata_are_made_again_from_the_details(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = build(tmp_path / "a.db")
+    before = rows_of(path)["session_meta"]
+    database = apsw.Connection(str(path))
+    DAMAGES[name][0](database)
+    database.close()
+    assert rows_of(path)["session_meta"] != before
+    with pytest.raises(Corrupt, match="open the store once for writing"):
+        takeback.open(path, read_only=True)
+    with caplog.at_level(logging.WARNING), takeback.open(path) as store:
+        assert [session.name for session in store.list_sessions(metadata={"m": 1})] == ["talk", "forked"]
+        assert not store.list_sessions(metadata={"c": 1})
+        assert not store.verify()
+    assert "the metadata pairs of sessions were damaged" in caplog.text
+    assert rows_of(path)["session_meta"] == before
+
+
 def test_an_index_is_made_again_from_its_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A row that an index has lost would be missing from listings without a word."""
     path = build(tmp_path / "a.db")

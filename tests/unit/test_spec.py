@@ -61,7 +61,7 @@ def test_a_store_written_from_the_page_alone_is_a_store(tmp_path: Path) -> None:
     entry = hashlib.sha256(b"takeback entry 1\n" + genesis + header + content).digest()
 
     key = f"agent:main:session:{session_id}"
-    shown = (session_id, key, "main", "main", "imported", None, "", 0, "active", 0, 0, 0, None, 5, 9, 3, 0)
+    shown = (session_id, key, "main", "main", "imported", None, "", 0, "active", 0, 0, 0, None, 5, 9, 3, 0, 0)
     shown += (1, 1, 0, 1, 1)
     rest = ("\nred\n", 0, 0, 0, 0, 1, uid, entry, *numbers[1:], [], 1, 5)
     chain = (4, *numbers, [], salt, None, entry)

@@ -12,6 +12,7 @@ last sign of life is unclear.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -92,10 +93,11 @@ class Hook:
         if event.parent is not None:
             fields = {"kind": "subagent", "parent": event.parent}
         about = {"session_id": session_id, "transcript_path": event.text("transcript_path")}
+        place = event.project or event.text("cwd")
         return self._store.session(
             name,
             agent=AGENT,
-            workspace=event.project or event.text("cwd"),
+            workspace=place if place and os.path.isdir(place) else None,  # recorded even if the directory is gone
             hold=False,
             provider="anthropic",
             model=event.text("model"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -47,6 +48,24 @@ def mapping(value: object, *, what: str) -> dict[str, Any]:
     return dict(value)
 
 
+def metadata_pairs(value: object) -> tuple[str, ...]:
+    """Check metadata to filter by: names with plain values; return what sessions are found by."""
+    from ..tables import metadata
+
+    pairs = list[str]()
+    for key, wanted in mapping(value, what="metadata").items():
+        if not isinstance(key, str):
+            raise Invalid(f"a name of metadata must be a string, not {type(key).__name__}")
+        pair = metadata.pair_of(key, wanted)
+        if pair is None:
+            raise Invalid(
+                f"metadata can be filtered by text, finite numbers, True, False and None, but {key!r:.60} is"
+                f" {wanted!r:.60}; filter by a plain value at the top level"
+            )
+        pairs.append(pair)
+    return tuple(dict.fromkeys(pairs))
+
+
 def seconds(value: object, *, what: str) -> float:
     """Check a number of seconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
@@ -63,6 +82,20 @@ def workspace(value: object) -> str:
     """Check a workspace: a path, returned as its real path; none is the empty string."""
     path = optional_name(os.fspath(value) if isinstance(value, os.PathLike) else value, what="workspace")
     return "" if path is None else name(os.path.realpath(path), what="workspace", most=8000)
+
+
+def require_directory(path: str) -> None:
+    """Refuse a workspace for a new session that is not a directory of this machine; none is fine."""
+    if not path:
+        return
+    try:
+        if stat.S_ISDIR(os.stat(path).st_mode):
+            return
+    except (FileNotFoundError, NotADirectoryError):
+        raise Invalid(f"the workspace {path!r} does not exist; create the directory first") from None
+    except OSError as error:
+        raise Invalid(f"the workspace {path!r} cannot be used: {error.strerror}") from error
+    raise Invalid(f"the workspace {path!r} is not a directory; pass the directory that the agent works in")
 
 
 def whole(value: object, *, what: str, low: int = 0, high: int = (1 << 53)) -> int:
@@ -82,6 +115,14 @@ def time_ms(value: object) -> int:
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise Invalid(f"a time must be a datetime with a time zone, not {value!r:.60}")
     return (value - to_datetime(0)) // timedelta(milliseconds=1)
+
+
+def past_ms(value: object, *, what: str) -> int | None:
+    """Check when something happened; None if that is not said."""
+    found = None if value is None else time_ms(value)
+    if found is not None and found < 0:
+        raise Invalid(f"{what} must not be before 1970, not {value}")
+    return found
 
 
 def many(value: object, *, what: str) -> list[Any]:

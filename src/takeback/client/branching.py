@@ -150,25 +150,33 @@ class Moving(Files):
         found = self._store._read(undo.find_to_take_up, *self._key, kind, wanted)
         return found is not None and operations.moved_files(found)
 
-    def undo(self, operation: Operation | str | None = None, *, idempotency_key: str | None = None) -> Operation:
+    def undo(
+        self,
+        operation: Operation | str | None = None,
+        *,
+        take_over: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Operation:
         """Undo the last operation of this session, or a given one.
 
-        Raises ``Conflict`` if a later operation changed the same thing.
+        Raises ``Conflict`` if a later operation changed the same thing, and ``Busy`` if files would change while
+        somebody else runs the session, unless ``take_over`` is given.
         """
-        return self._take_up("undo", _id_of(operation), idempotency_key)
+        return self._take_up("undo", _id_of(operation), take_over, idempotency_key)
 
-    def _take_up(self, kind: str, wanted: str | None, key: str | None) -> Operation:
+    def _take_up(self, kind: str, wanted: str | None, take_over: bool, key: str | None) -> Operation:
+        arguments.flag(take_over, what="take_over")
         call = self._store._call(key, rewinds.asked_again(kind, wanted))
         earlier = self._done_before(call)
         if earlier is not None:
             return earlier
         if self._moves_files(kind, wanted):
-            return self._preview_again(kind, wanted, shown=False)._apply(False, call.key)
+            return self._preview_again(kind, wanted, shown=False)._apply(take_over, call.key)
         return self._operate(call, undo.take_up, kind, wanted)
 
-    def redo(self, *, idempotency_key: str | None = None) -> Operation:
-        """Redo what the last undo of this session took back."""
-        return self._take_up("redo", None, idempotency_key)
+    def redo(self, *, take_over: bool = False, idempotency_key: str | None = None) -> Operation:
+        """Redo what the last undo of this session took back; ``take_over`` is as in ``undo``."""
+        return self._take_up("redo", None, take_over, idempotency_key)
 
     def operations(self, *, limit: int = 100) -> list[Operation]:
         """List this session's operations, newest first."""
@@ -221,6 +229,7 @@ class Moving(Files):
         repository are left out and logged. ``undo`` takes the fork back but leaves that directory. If the process is
         killed meanwhile, the same call again starts over.
         """
+        arguments.flag(as_session, what="as_session")
         if into is not None and not as_session:
             raise Invalid("into needs a session of its own: fork(as_session=True, into=...)")
         place = None if into is None else arguments.workspace(into)
@@ -246,8 +255,19 @@ class Moving(Files):
             done = earlier
         return self._store._session(*self._store._read(moves.forked_session, self._store.scope, done.id))
 
-    def switch(self, branch: str | Branch, *, files: bool = False, idempotency_key: str | None = None) -> Operation:
-        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace is restored as well."""
+    def switch(
+        self,
+        branch: str | Branch,
+        *,
+        files: bool = False,
+        take_over: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Operation:
+        """Move to the tip of a branch; ``undo`` moves back. With ``files`` the workspace is restored as well.
+
+        That raises ``Busy`` while somebody else runs the session, unless ``take_over`` is given.
+        """
+        arguments.flag(take_over, what="take_over")
         name = arguments.name(branch.id if isinstance(branch, Branch) else branch, what="branch")
         arguments.flag(files, what="files")
         call = self._store._call(idempotency_key, ["switch", name, *(["files"] if files else [])])
@@ -255,7 +275,7 @@ class Moving(Files):
         if earlier is not None:
             return earlier
         if files:
-            return self._planned_switch(name, shown=False)._apply(False, call.key)
+            return self._planned_switch(name, shown=False)._apply(take_over, call.key)
         return self._operate(call, moves.switch, branch=name)
 
     def preview_switch(self, branch: str | Branch) -> Rewind:

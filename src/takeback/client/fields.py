@@ -22,6 +22,7 @@ from ..storage.runner import P, T
 from ..tables.sessions import SESSION
 
 if TYPE_CHECKING:
+    from ..errors import Corrupt
     from ..presence import Holder
     from .background import Held
     from .store_reading import StoreReading
@@ -33,6 +34,8 @@ class Fields(Bound):
     resumed: bool
     _store: StoreReading[Any]
     _held: Held | None = None
+    _wait = 0.0  # seconds that entering it waits for its holder
+    _state_values: dict[str, Any] | Corrupt | None = None
 
     def __init__(
         self, store: StoreReading[Any], seen: SessionRow, doc: bytes | None = None, lease: LeaseRow | None = None
@@ -179,12 +182,12 @@ class Fields(Bound):
 
     @property
     def updated_at(self) -> datetime:
-        """When it last changed, by the writer's clock; listings sort by commit order instead."""
+        """When it last changed, or if that was stored later, when the last thing in it happened."""
         return to_datetime(self._row.updated_ms)
 
     @property
     def last_message_at(self) -> datetime | None:
-        """When a message was last added."""
+        """When the message that was last added was said."""
         return None if self._seen.message_ms is None else to_datetime(self._seen.message_ms)
 
     @property
@@ -222,6 +225,16 @@ class Fields(Bound):
     def build_attempts(self) -> int:
         """The number of build attempts at the head."""
         return self._seen.builds
+
+    @property
+    def state_values(self) -> dict[str, Any] | None:
+        """The values of its state that ``list_sessions(with_state=...)`` asked for; None if none were asked for.
+
+        Names that it did not have are absent. Raises ``Corrupt`` if its state could not be read.
+        """
+        if isinstance(self._state_values, Exception):
+            raise self._state_values
+        return None if self._state_values is None else dict(self._state_values)
 
     def _detail(self, name: str) -> Any:
         return None if self._doc is None else sessions.decoded(self._doc).get(name)

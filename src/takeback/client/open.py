@@ -29,6 +29,7 @@ def open_store(
     ``durability="relaxed"`` may lose the last commits in a power cut, but never when only the process crashes.
     ``lock_timeout`` is how many seconds a call waits for other processes at most, before it raises ``Busy``.
     """
+    arguments.flag(read_only, what="read_only")
     place, seconds = address.given(url), arguments.seconds(lock_timeout, what="lock_timeout")
     who, clock = arguments.scope(scope), clock or SystemClock()
     backend = _backend(place, durability=durability, read_only=read_only, lock_timeout=seconds, clock=clock)

@@ -162,6 +162,7 @@ class Reading(Fields):
 
         With ``spent`` every entry of every branch counts once instead: what was spent does not go back with a rewind.
         """
+        arguments.flag(spent, what="spent")
         if spent and at is not None:
             raise Invalid("spent=True counts every branch and takes no point; pass either at= or spent=True")
         if spent:
@@ -303,6 +304,7 @@ def make_messages(tools: bool, reader: Callable[[dict[str, Any]], Any]) -> Make[
 
 def _kinds(tools: bool) -> frozenset[str]:
     """Return the kinds of entries that are messages, with or without those of tools."""
+    arguments.flag(tools, what="tools")
     return MESSAGE_KINDS if tools else _SPOKEN
 
 

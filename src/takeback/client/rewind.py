@@ -38,6 +38,7 @@ from ..model.session import Stats
 from ..ops.sessions import SessionRow
 from ..storage.runner import Moment
 from ..tables.files import WorkspaceRow
+from . import arguments
 from .author_names import AuthorNames
 from .rewind_choice import RewindChoice
 
@@ -279,6 +280,7 @@ class Rewind(Bound):
         Raises ``Busy`` if somebody else runs the session or one of its sub-agents; with ``take_over`` their next write
         raises ``LeaseLost`` instead.
         """
+        arguments.flag(take_over, what="take_over")
         return self._apply(take_over, None)
 
     def _secure(self, place: CapturedDirectory) -> None:

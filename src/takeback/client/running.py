@@ -55,12 +55,20 @@ class Running(Handle):
 
     def __enter__(self: S) -> S:
         if not self._holds():
-            self._take(0.0, take_over=False)
+            self._take(self._wait, take_over=False)
         elif self._seen.status in FINISHED:
             self.reopen()
         assert self._held is not None
         self._held.depth += 1
         return self
+
+    @property
+    def _must_wait(self) -> bool:
+        return self._wait > 0 and not self._holds()
+
+    def _take_ahead(self) -> None:
+        """Take the lease before entering, which then does not have to wait; dropping the handle releases it."""
+        self._take(self._wait, take_over=False)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -443,8 +451,8 @@ def _busy(session: Running, lease: LeaseRow) -> str:
     where = f"{holder}{', this one, through another handle,' if presence.is_here(holder) else ''}"
     name = session._seen.name or session._seen.title or session.id
     return (
-        f"session {name!r} has been run by {where} since {presence.since(lease.taken_ms)}; wait for it (wait=seconds),"
-        " or take it over (take_over=True)"
+        f"session {name!r} has been run by {where} since {presence.since(lease.taken_ms)}; wait for it:"
+        " store.session(session, wait=seconds), or take it over: store.session(session, take_over=True)"
     )
 
 

@@ -7,6 +7,7 @@ connections; nothing in one scope is ever visible from another.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
 from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ..model.message import Message
     from ..model.purge import Pruned
     from ..model.report import Repaired, Report
+    from ..model.spending import Spent
     from ..tables.entries import EntryRow
     from ..tables.files import WorkspaceRow
     from .documents import Documents
@@ -133,43 +135,46 @@ class Store(StoreCheckpoints):
             pass
         return self._write_as(FREEING_ALONE, sweep.sweep, self.scope, before_ms=before_ms, now_ms=now_ms, dry_run=False)
 
-    def undo(self, op: Operation | str | None = None) -> Operation:
+    def undo(self, op: Operation | str | None = None, *, take_over: bool = False) -> Operation:
         """Undo the last operation made through this handle, or a given one.
 
-        Raises ``Conflict`` if a later operation changed the same thing.
+        Raises ``Conflict`` if a later operation changed the same thing, and ``Busy`` if files would change while
+        somebody else works there, unless ``take_over`` is given.
         """
+        arguments.flag(take_over, what="take_over")
         wanted = arguments.optional_name(op.id if isinstance(op, Operation) else op, what="operation")
         made = [each.id for each in self._operations if each.kind not in _NOT_UNDONE]
         if not self.capabilities.read_only:
             chosen = self._read(undo.chosen_undo, self.scope, wanted, made)
             if chosen.session is not None:
-                return self.get_session(chosen.session).undo(chosen.id)
+                return self.get_session(chosen.session).undo(chosen.id, take_over=take_over)
             if chosen.workspace is not None:
-                return self._again("undo", chosen.id, chosen.workspace)
+                return self._again("undo", chosen.id, chosen.workspace, take_over)
         now_ms = self._clock.now_ms()
         done = self._write_as(ALONE, undo.undo_chosen, self.scope, wanted, made, now_ms=now_ms).operation
         self._made(done)
         return done
 
-    def redo(self) -> Operation:
-        """Redo what the last undo made through this handle took back."""
+    def redo(self, *, take_over: bool = False) -> Operation:
+        """Redo what the last undo made through this handle took back; ``take_over`` is as in ``undo``."""
+        arguments.flag(take_over, what="take_over")
         undone = [each.id for each in self._operations if each.kind == "undo"]
         if not self.capabilities.read_only:
             chosen = self._read(undo.chosen_redo, self.scope, undone)
             if chosen.session is not None:
-                return self.get_session(chosen.session).redo()
+                return self.get_session(chosen.session).redo(take_over=take_over)
             if chosen.workspace is not None:
-                return self._again("redo", chosen.id, chosen.workspace)
+                return self._again("redo", chosen.id, chosen.workspace, take_over)
         now_ms = self._clock.now_ms()
         done = self._write_as(ALONE, undo.redo_chosen, self.scope, undone, now_ms=now_ms).operation
         self._made(done)
         return done
 
-    def _again(self, kind: str, operation: str, files: WorkspaceRow) -> Operation:
+    def _again(self, kind: str, operation: str, files: WorkspaceRow, take_over: bool) -> Operation:
         """Undo or redo a change of files that belongs to no session."""
         if files.machine != timeline.at(files.path).machine:
             raise Conflict(f"that operation changed files in {files.path!r} on another machine; {kind} it there")
-        return self.workspace(files.path)._planned_again(kind, operation, shown=False).apply()
+        return self.workspace(files.path)._planned_again(kind, operation, shown=False).apply(take_over=take_over)
 
     def workspace(self, path: str | PathLike[str]) -> Workspace:
         """Return a directory of this machine: who changed what in it, and its files back at any moment."""
@@ -259,6 +264,37 @@ class Store(StoreCheckpoints):
         if row.kind in MESSAGE_KINDS:
             return log.as_message(uid, row, self._attachment)
         return customs.as_value(uid, row) if row.kind.startswith(CUSTOM) else log.as_entry(uid, row)
+
+    def spending(
+        self,
+        by: str = "model",
+        *,
+        session: Session | str | None = None,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        since: datetime | None = None,
+        time_zone: tzinfo | None = None,
+    ) -> list[Spent]:
+        """Count what was spent by ``model``, ``day``, ``agent`` or ``tool``: every entry of every branch once.
+
+        That is of one session, or of all that are not in the trash, archived ones included. Costs stored with the
+        messages count as they are; others are the list price of their model at the time, if ``takeback[prices]`` is
+        installed. ``unpriced`` of a result says what has no known cost. Days are those of UTC, or of ``time_zone``.
+        Everything that was said is read, in pages.
+        """
+        from . import spending
+
+        if not isinstance(by, str) or by not in spending.WAYS:
+            raise Invalid(f"by must be 'model', 'day', 'agent' or 'tool', not {by!r:.40}")
+        if time_zone is not None and not isinstance(time_zone, tzinfo):
+            raise Invalid(f"time_zone must be a tzinfo, not {type(time_zone).__name__}")
+        if session is not None and not isinstance(session, Session):
+            session = self.get_session(session)
+        found = spending.Spending(by, time_zone or UTC, 0 if since is None else arguments.time_ms(since))
+        asked: dict[str, Any] = {"agent": agent, "workspace": workspace, "since": since, "archived": None}
+        for each in self.iter_sessions(**asked) if session is None else (session,):
+            found.add(each)
+        return found.found()
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""

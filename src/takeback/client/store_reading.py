@@ -7,7 +7,7 @@ for commands that only read and must start at once: it imports nothing that writ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
@@ -76,26 +76,42 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
     # ------------------------------------------------------------------ finding
 
     def get_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+        self,
+        id_name_or_key: str,
+        *,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        wait: float = 0,
     ) -> S_co:
         """Return a session by its exact id (even one in the trash), key or name; nothing is parsed.
 
-        Raises ``Ambiguous`` if sessions of several agents or workspaces have that name: pass those too.
+        Raises ``Ambiguous`` if sessions of several agents or workspaces have that name: pass those too. ``wait`` is how
+        many seconds entering the session waits for whoever runs it, before it raises ``Busy``.
         """
-        found = self.find_session(id_name_or_key, agent=agent, workspace=workspace)
+        found = self.find_session(id_name_or_key, agent=agent, workspace=workspace, wait=wait)
         if found is None:
             raise NotFound(f"there is no session {id_name_or_key!r} in this store and scope")
         return found
 
     def find_session(
-        self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
+        self,
+        id_name_or_key: str,
+        *,
+        agent: str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        wait: float = 0,
     ) -> S_co | None:
-        """Return a session by its exact id, key or name, or None."""
+        """Return a session by its exact id, key or name, or None; ``wait`` is as in ``get_session``."""
+        seconds = arguments.seconds(wait, what="wait")
         wanted = arguments.name(id_name_or_key, what="session", most=10_000)
         owner = arguments.optional_name(agent, what="agent")
         place = None if workspace is None else arguments.workspace(workspace)
         found = self._read(parser.exact_whole, self.scope, wanted, agent=owner, workspace=place)
-        return None if found is None else self._session(*found)
+        if found is None:
+            return None
+        session = self._session(*found)
+        session._wait = seconds
+        return session
 
     def resolve(self, ref: str, workspace: str | PathLike[str] | None = None) -> Resolved[S_co]:
         """Parse a ref as people type it: a key, a name, an id or its beginning, ``@`` or ``@-1``; then a point.
@@ -118,6 +134,7 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
         status: str | Iterable[str] | None = None,
         label: str | None = None,
         tag: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         workspace: str | PathLike[str] | None = None,
         parent: str | Reading | None = None,
         active_only: bool = False,
@@ -126,10 +143,16 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
         since: datetime | None = None,
         trash: bool = False,
         order: str = "updated",
+        with_state: Iterable[str] = (),
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[S_co]:
         """List sessions, last changed first, or newest first with ``order="created"``.
+
+        ``"updated_asc"`` starts with the one whose last change is the oldest. Sessions that were imported, or created
+        with ``created_at``, are listed when things happened in them. ``metadata`` asks for sessions whose metadata has
+        all these names with equal values: text, numbers, True, False or None. ``with_state`` names values of the
+        session's state to read along, into ``state_values``.
 
         Pass the page's cursor to get the next page. Archived sessions are left out, except from the trash, unless
         ``archived`` is True (only those) or None (both). The page's ``damaged`` names sessions with a damaged record.
@@ -139,8 +162,9 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
             arguments.flag(flag, what=name, optional=True)
         arguments.flag(trash, what="trash")
         arguments.flag(active_only, what="active_only")
-        if order not in ("updated", "created"):
-            raise Invalid(f"order must be 'updated' or 'created', not {order!r}")
+        if not isinstance(order, str) or order not in listing.ORDERS:
+            raise Invalid(f"order must be 'updated', 'created' or 'updated_asc', not {order!r}")
+        names = [arguments.name(name, what="with_state") for name in arguments.many(with_state, what="with_state")]
         before = listing.parse_cursor(order, cursor)
         wanted = _filter(
             agent=agent,
@@ -148,6 +172,7 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
             status="active" if active_only else status,
             label=label,
             tag=tag,
+            metadata=metadata,
             workspace=workspace,
             archived=archived,
             pinned=pinned,
@@ -164,9 +189,13 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
             before=before,
             limit=limit,
             is_gone=self._is_gone,
+            state=names,
         )
         more = None if found.next is None else listing.cursor(order, found.next)
-        return Page([self._session(*each) for each in found.found], more, tuple(found.damaged))
+        listed = [self._session(*each) for each in found.found]
+        for session, values in zip(listed, found.states, strict=bool(names)):
+            session._state_values = values
+        return Page(listed, more, tuple(found.damaged))
 
     def _count(self, most: int, **filters: Any) -> int:
         """Count sessions up to a number; takes the filters of ``list_sessions``."""
@@ -227,6 +256,7 @@ def _filter(
     status: str | Iterable[str] | None = None,
     label: str | None = None,
     tag: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
     workspace: str | PathLike[str] | None = None,
     archived: bool | None = False,
     pinned: bool | None = None,
@@ -240,6 +270,7 @@ def _filter(
         statuses=_several(status, STATUSES, what="status"),
         label=arguments.optional_name(label, what="label"),
         tag=None if tag is None else arguments.tag(tag),
+        metadata=() if metadata is None else arguments.metadata_pairs(metadata),
         workspace=None if workspace is None else arguments.workspace(workspace),
         archived=None if trash and archived is False else archived,
         pinned=pinned,

@@ -7,6 +7,7 @@ happen in one transaction, backed by a unique index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -28,8 +29,10 @@ from .store_agents import StoreAgents
 if TYPE_CHECKING:
     from ..files.disk.identity import Located
     from ..model.purge import Purged
+    from ..ops.idempotency import ApiCall
 
 _TITLE = 60
+_SAID = sessions.SessionFields._fields.index("archived")  # fields that an idempotency key always stood for
 
 
 class NewSession(TypedDict, total=False):
@@ -46,6 +49,7 @@ class NewSession(TypedDict, total=False):
     tags: Iterable[str]
     archived: bool
     metadata: Mapping[str, Any] | None
+    created_at: datetime | None
 
 
 class StoreSessions(StoreAgents):
@@ -71,7 +75,9 @@ class StoreSessions(StoreAgents):
         ``take_over`` their next write raises ``LeaseLost`` instead. A finished session is reopened. Leaving the
         ``with`` block, closing the store or dropping the handle releases the lease. With ``hold=False`` no lease is
         taken, so that many writers can append to one session. ``capture`` controls when the workspace is scanned (see
-        ``Capture``). The other fields apply to a new session only.
+        ``Capture``). The other fields apply to a new session only, for which ``workspace`` must be a directory that
+        exists. ``created_at`` is when it began, if that was earlier: it is then listed there until something happens
+        in it later.
         """
         how = capture_of(capture)
         arguments.seconds(wait, what="wait")
@@ -104,40 +110,59 @@ class StoreSessions(StoreAgents):
         workspace: str | PathLike[str] | None = None,
         model: str | None = None,
         metadata: Mapping[str, Any] | None = None,
+        wait: float = 0,
         idempotency_key: str | None = None,
     ) -> Spawned[Session]:
         """Start a sub-agent for a task, under ``parent`` if given; ``Session.spawn`` passes its own session.
 
-        Raises ``Conflict`` if the parent is finished, or if one of its sub-agents has this label already.
+        Raises ``Conflict`` if the parent is finished, or if one of its sub-agents has this label already. With an
+        ``idempotency_key`` the same call again, even after a crash, returns the same sub-agent, which can be entered
+        again; ``wait`` is how many seconds that waits for whoever still runs it.
         """
         if not arguments.text(task, what="task").strip():
             raise Invalid("the task is empty; describe what is to be done")
         fields: NewSession = {"kind": "subagent", "task": task, "prompt": task, "label": label, "parent": parent}
+        seconds = arguments.seconds(wait, what="wait")
         made = _fields(None, agent, workspace, {**fields, "model": model, "metadata": metadata}, self._clock.now_ms())
         found = self._create(made, idempotency_key, parent if isinstance(parent, Session) else None)
+        found._wait = seconds
         name = label or found.title or found.id
         return Spawned("accepted", found.run_id or "", found.key, f"sub-agent {name!r} was started", found)
 
-    def main_session(self, agent: str = "main") -> Session:
-        """Return an agent's main session, creating it if it is new."""
-        return self._fixed(arguments.name(agent, what="agent"), "main", "main")
+    def main_session(self, agent: str = "main", *, wait: float = 0) -> Session:
+        """Return an agent's main session, creating it if it is new.
 
-    def cron_session(self, agent: str, name: str) -> Session:
-        """Return the session of an agent's scheduled job, creating it if it is new."""
-        job = sessions.escape(arguments.name(name, what="cron name"))
-        return self._fixed(arguments.name(agent, what="agent"), f"cron:{job}", "cron")
-
-    def directory_session(self, path: str | PathLike[str], *, agent: str = "main") -> Session:
-        """Return the session of a directory, creating it if it is new.
-
-        Symbolic links lead to the same session, and a directory that was moved keeps its own.
+        ``wait`` is how many seconds entering it waits for whoever runs it, before it raises ``Busy``.
         """
+        return self._fixed(arguments.name(agent, what="agent"), "main", "main", wait)
+
+    def cron_session(self, agent: str, name: str, *, wait: float = 0) -> Session:
+        """Return the session of an agent's scheduled job, creating it if it is new.
+
+        ``wait`` is how many seconds entering it waits for a run that still goes on, before it raises ``Busy``.
+        """
+        job = sessions.escape(arguments.name(name, what="cron name"))
+        return self._fixed(arguments.name(agent, what="agent"), f"cron:{job}", "cron", wait)
+
+    def directory_session(self, path: str | PathLike[str], *, agent: str = "main", wait: float = 0) -> Session:
+        """Return the session of a directory, creating it if it is new; the directory must exist.
+
+        Symbolic links lead to the same session, and a directory that was moved keeps its own. ``wait`` is how many
+        seconds entering it waits for whoever runs it, before it raises ``Busy``.
+        """
+        seconds = arguments.seconds(wait, what="wait")
         place, agent = identities.locate(arguments.workspace(path)), arguments.name(agent, what="agent")
         found = self._read(directory_sessions.find, self.scope, agent, place.path)
         if found is None or not directory_sessions.is_known(found[1], place.identity):
             before, now_ms = self._moved_from(agent, place), self._clock.now_ms()
             found = self._write(directory_sessions.create, self.scope, agent, *place, moved_from=before, now_ms=now_ms)
-        return self._session(*found)
+        return self._awaited(found, seconds)
+
+    def _awaited(self, found: sessions.Whole, seconds: float) -> Session:
+        """Return a handle that waits when it is entered."""
+        session = self._session(*found)
+        session._wait = seconds
+        return session
 
     def _moved_from(self, agent: str, place: Located) -> str | None:
         """Return where a directory was before, if it has a session there and that path is gone."""
@@ -171,18 +196,22 @@ class StoreSessions(StoreAgents):
         idempotency_key: str | None = None,
         **fields: Unpack[NewSession],
     ) -> Session:
-        """Create a session; raises ``Conflict`` if a visible one of this agent and workspace has the name."""
+        """Create a session; raises ``Conflict`` if a visible one of this agent and workspace has the name.
+
+        ``workspace`` must be a directory that exists. ``created_at`` is when the session began, if that was earlier:
+        it is then listed there until something happens in it later.
+        """
         made = _fields(name, agent, workspace, fields, self._clock.now_ms())
         return self._create(made, idempotency_key)
 
     def _create(self, made: sessions.SessionFields, key: str | None, by: Session | None = None) -> Session:
         """Create a session once per key; ``by``, who spawns it, must still hold its own lease if it had one."""
         held = None if by is None else by._held
-        given = [
-            *made[:-2],
-            *(["archived"] if made.archived else []),
-        ]  # keys recorded before that field existed must still match
-        call = self._call(key, [given, {**codec.decode(made.detail), "run_id": None}])
+        # Keys recorded before the last fields existed must still match.
+        added = [*(["archived"] if made.archived else []), *([] if made.created_ms is None else [made.created_ms])]
+        call = self._call(key, [[*made[:_SAID], *added], {**codec.decode(made.detail), "run_id": None}])
+        if by is None or by.workspace != made.workspace:  # what it inherits may be gone by now, as its spawner knows
+            self._require_directory(made, call)
         try:
             found = self._write(new_sessions.create_once, self.scope, call, made, None if held is None else held.fence)
         except LeaseLost:
@@ -191,19 +220,29 @@ class StoreSessions(StoreAgents):
             raise
         return self._session(*found)
 
-    def _fixed(self, agent: str, rest: str, kind: str) -> Session:
+    def _require_directory(self, made: sessions.SessionFields, call: ApiCall) -> None:
+        """Refuse a workspace that is not there, unless the session exists already."""
+        try:
+            arguments.require_directory(made.workspace)
+        except Invalid:
+            if not self._read(new_sessions.was_made, self.scope, call):
+                raise
+
+    def _fixed(self, agent: str, rest: str, kind: str, wait: float) -> Session:
+        seconds = arguments.seconds(wait, what="wait")
         key = f"agent:{sessions.escape(agent)}:{rest}"
         made = sessions.SessionFields(
             agent, kind, key=key, detail=codec.encode({"run_id": new_id(self._clock.now_ms())})
         )
-        return self._ensure(made)
+        return self._ensure(made, seconds)
 
-    def _ensure(self, made: sessions.SessionFields) -> Session:
+    def _ensure(self, made: sessions.SessionFields, seconds: float = 0) -> Session:
         """Find a session, or create it in the transaction that found none; an existing one costs no write."""
         found = self._read(new_sessions.find, self.scope, made)
         if found is None:
+            arguments.require_directory(made.workspace)
             found = self._write(new_sessions.ensure, self.scope, made, now_ms=self._clock.now_ms())
-        return self._session(*found)
+        return self._awaited(found, seconds)
 
     # ------------------------------------------------------------------ deleting
 
@@ -243,6 +282,7 @@ class StoreSessions(StoreAgents):
         Entries that forks need are kept and reported, unless ``include_forks`` purges those too. With
         ``subagents=False`` the sub-agents stay. It is not an error if the session does not exist.
         """
+        arguments.flag(include_forks, what="include_forks")
         arguments.flag(subagents, what="subagents")
         how = purge.Reach(include_forks, subagents)
         now_ms = self._clock.now_ms()
@@ -288,4 +328,5 @@ def _fields(
         tags=tuple(dict.fromkeys(arguments.tag(tag) for tag in arguments.many(given.get("tags") or (), what="tags"))),
         archived=archived,
         detail=codec.encode({field: value for field, value in detail.items() if value}),
+        created_ms=arguments.past_ms(given.get("created_at"), what="created_at"),
     )

@@ -44,12 +44,15 @@ class Subagents(Working):
         model: str | None = None,
         call_id: str | ToolCall | None = None,
         metadata: Mapping[str, Any] | None = None,
+        wait: float = 0,
         idempotency_key: str | None = None,
     ) -> Spawned[Session]:
         """Start a sub-agent for a task: a session below this one, by default with the same agent and workspace.
 
         ``call_id`` is the tool call that asked for it: spawning again for the same call returns the same sub-agent.
-        Raises ``Conflict`` if a sub-agent of this session has the label already, or if this session is finished.
+        So does the same ``idempotency_key``, even after a crash, and ``wait`` is how many seconds entering it waits for
+        whoever still runs it. Raises ``Conflict`` if a sub-agent of this session has the label already, or if this
+        session is finished.
         """
         call = None if call_id is None else self._call_of(call_id)
         key = idempotency_key if call is None or idempotency_key is not None else f"spawn {call.idempotency_key}"
@@ -64,6 +67,7 @@ class Subagents(Working):
                 **arguments.mapping(metadata or {}, what="metadata"),
                 **({} if call is None else {"call_id": call.id}),
             },
+            wait=wait,
             idempotency_key=key,
         )
 

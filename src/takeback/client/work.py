@@ -228,6 +228,7 @@ class Working(Speaking):
     ) -> Message:
         """Store the result of a call on the path; raises ``NotFound`` or, if it was answered already, ``Conflict``."""
         wanted = call_id.id if isinstance(call_id, ToolCall) else call_id
+        checks.flag(success, what="success")
         if self._scans():
             self._scan_before_result()
         return self._store_result(

@@ -7,7 +7,8 @@ moves its pins to the next one and leaves the checksum unchanged. The totals of 
 same way (``agent_totals``).
 
 ``position`` is the feed position after which the next checkpoint searches for changes: nothing at or before it can
-still arrive. ``rank`` is the index it searches by: a session that changes later never gets a lower one.
+still arrive. ``rank`` is the index it searches by: a session that changes later never gets a lower one, as its ``rank``
+or, if it is listed in the past, as its ``past``.
 """
 
 from __future__ import annotations
@@ -52,14 +53,17 @@ DROP_OF_SESSION = "DELETE FROM pin WHERE scope = ? AND session = ?"
 
 # The sessions of an agent that changed, each with the pin in force. One statement without locks reads all rows at one
 # instant, even while others append. The pins are chosen first, so that fetching each is one probe; the session index
-# is read as one range for each combination of hidden and archived.
-CHANGED = f"""WITH shelf (hidden, archived) AS (VALUES (0, 0), (0, 1), (1, 0), (1, 1)),
-changed AS MATERIALIZED (SELECT {SESSION.selected("s")}, (
+# is read as one range for each combination of hidden and archived, and one more for what is listed in the past.
+_WITH_PIN = f"""SELECT {SESSION.selected("s")}, (
 SELECT q.checkpoint FROM pin q CROSS JOIN agent_checkpoint c WHERE q.scope = s.scope AND q.session = s.sid
 AND q.checkpoint <= ? AND c.scope = q.scope AND c.acid = q.checkpoint AND c.agent = ?
-ORDER BY q.checkpoint DESC LIMIT 1) AS pin FROM shelf CROSS JOIN session s INDEXED BY session_agent
+ORDER BY q.checkpoint DESC LIMIT 1) AS pin"""
+CHANGED = f"""WITH shelf (hidden, archived) AS (VALUES (0, 0), (0, 1), (1, 0), (1, 1)),
+changed AS MATERIALIZED ({_WITH_PIN} FROM shelf CROSS JOIN session s INDEXED BY session_agent
 WHERE s.scope = ? AND s.agent = ? AND s.hidden = shelf.hidden AND s.archived = shelf.archived
-AND s.rank >= ? AND s.updated > ?)
+AND s.rank >= ? AND s.updated > ?
+UNION ALL {_WITH_PIN} FROM session s INDEXED BY session_past
+WHERE s.scope = ? AND s.agent = ? AND s.past >= ? AND s.past > 0 AND s.updated > ? AND s.rank < ? AND s.hidden < 2)
 SELECT {SESSION.selected("n")}, {PIN.selected("p")} FROM changed n
 LEFT JOIN pin p ON p.scope = n.scope AND p.session = n.sid AND p.checkpoint = n.pin ORDER BY n.sid"""
 
@@ -263,7 +267,8 @@ def changed(
     """Return the sessions that changed since a checkpoint, or all, each with its pin in force at ``before``."""
     acid = 0 if before is None else before.acid
     rank, position = (0, -1) if since is None else (since.rank, since.position)
-    rows = tx.all(CHANGED, (acid, agent.aid, agent.scope, agent.id, rank, position))
+    asked = (acid, agent.aid, agent.scope, agent.id, rank, position)
+    rows = tx.all(CHANGED, (*asked, *asked, rank))
     width, found = SESSION.width, list[tuple[SessionRow, PinRow | None]]()
     for row in rows:
         pin = row[width:]

@@ -140,6 +140,7 @@ class Append:
             and fresh
             and (known.title is not None or not draft.adds.turns)
             and known.rank >= sessions.minute_rank(self.now_ms)
+            and not known.past
             and (self.idempotency_key is None or known.fork == 0)
             and (not touches or open_calls.known(known) is not None)
         )

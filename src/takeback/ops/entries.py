@@ -115,7 +115,8 @@ def put(
     position, rank = feed.record(tx, session, "entries", branch=there.branch, first=first, last=last, now_ms=now_ms)
     if idempotency_key is not None:
         idempotency.keep_entries(tx, session, idempotency_key, there.branch, first, last, now_ms)
-    change: dict[str, Any] = {"revision": session.revision + 1, "updated": position, "updated_ms": now_ms, "rank": rank}
+    place = sessions.placed(session, position, rank, now_ms, happened_ms=_happened(drafts))
+    change: dict[str, Any] = {"revision": session.revision + 1, **place}
     session = sessions.store(tx, session, _insert(tx, there, drafts, now_ms, change))
     tx.keep(session.scope, session.id, session, rank)
     return Appended(session, session.uid, first, session.seq)
@@ -133,8 +134,19 @@ def put_late(
     position, rank = feed.record(
         tx, session, "entries", branch=branch.bid, first=end.seq + 1, last=after.seq, now_ms=now_ms
     )
-    session = sessions.write(tx, session, revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
+    place = sessions.placed(session, position, rank, now_ms, happened_ms=_happened(drafts))
+    session = sessions.write(tx, session, revision=session.revision + 1, **place)
     return Appended(session, branch.uid, end.seq + 1, after.seq)
+
+
+def _happened(drafts: Sequence[Draft]) -> int | None:
+    """Return when the last of some entries happened, unless one of them happens now.
+
+    State that is written with messages of the past goes with them.
+    """
+    times = [draft.at_ms for draft in drafts if draft.at_ms is not None or draft.kind not in STATE_KINDS]
+    known = [time for time in times if time is not None]
+    return max(known) if known and len(known) == len(times) else None
 
 
 def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
@@ -145,7 +157,7 @@ def attach(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
     position, rank = feed.record(
         tx, session, "branch", branch=opened.branch, first=opened.seq, last=opened.seq, now_ms=now_ms
     )
-    opened = opened._replace(revision=session.revision + 1, updated=position, updated_ms=now_ms, rank=rank)
+    opened = opened._replace(revision=session.revision + 1, **sessions.placed(session, position, rank, now_ms))
     return sessions.store(tx, session, opened)
 
 

@@ -47,7 +47,8 @@ def record(
     position = next_position(tx)
     if rank is None:
         # If the last change of all was this session's own, it already has the newest rank: no need to read that.
-        newest = session.rank if position == session.updated + 1 else sessions.top_rank(tx, session.scope)
+        own = position == session.updated + 1
+        newest = session.past or session.rank if own else sessions.top_rank(tx, session.scope)
         rank = sessions.next_rank(now_ms, newest, position)
     _put(tx, FeedRow(session.scope, position, kind, session.sid, branch, first, last))
     return position, rank

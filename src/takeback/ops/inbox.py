@@ -34,7 +34,7 @@ def send(tx: Tx, session: SessionRow, sent: SentRow, *, now_ms: int) -> tuple[Se
     position, rank = feed.record(
         tx, session, "inbox", branch=session.branch, first=session.seq, last=session.seq, now_ms=now_ms
     )
-    return sessions.write(tx, session, updated=position, updated_ms=now_ms, rank=rank), sent
+    return sessions.write(tx, session, **sessions.placed(session, position, rank, now_ms)), sent
 
 
 def send_once(tx: Tx, session_id: str, call: ApiCall, sent: SentRow) -> SentRow:

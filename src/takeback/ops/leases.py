@@ -38,11 +38,16 @@ def put(tx: Tx, lease: LeaseRow) -> LeaseRow:
 
 
 def changed(tx: Tx, session: SessionRow, now_ms: int) -> SessionRow:
-    """Record a change of holder as a change of the session, so that other writers check the lease again."""
+    """Record a change of holder as a change of the session, so that other writers check the lease again.
+
+    One that is listed in the past stays there: running it to add more of its past must not bring it to the top.
+    """
     position, rank = feed.record(
         tx, session, "lease", branch=session.branch, first=session.seq, last=session.seq, now_ms=now_ms
     )
-    return sessions.write(tx, session, updated=position, updated_ms=max(now_ms, session.updated_ms), rank=rank)
+    happened_ms = session.updated_ms if session.past else None
+    place = sessions.placed(session, position, rank, now_ms, happened_ms=happened_ms)
+    return sessions.write(tx, session, **{**place, "updated_ms": max(place["updated_ms"], session.updated_ms)})
 
 
 def require(tx: Tx, session: SessionRow, fence: Fence) -> None:

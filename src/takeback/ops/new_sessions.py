@@ -33,6 +33,11 @@ def create_once(tx: Tx, scope: str, call: ApiCall, made: SessionFields, fence: F
     return sessions.with_rest(tx, idempotency.once(tx, scope, 0, call, kind="session", do=do, again=again))
 
 
+def was_made(tx: Tx, scope: str, call: ApiCall) -> bool:
+    """Whether an earlier call with this key created its session."""
+    return call.key is not None and idempotency.made_before(tx, scope, 0, call.key, call.request) is not None
+
+
 def find(tx: Tx, scope: str, made: SessionFields) -> Whole | None:
     """Find the one session with the key in these fields, or with their agent, workspace and name."""
     if made.key is not None:

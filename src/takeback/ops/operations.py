@@ -21,7 +21,7 @@ from ..tables.history import OPERATION
 from ..tables.history import OperationRow as OperationRow
 from ..tables.sessions import SESSION
 from ..tables.table import several, slots
-from . import agents, branches, feed, idempotency, sessions, work
+from . import agents, branches, feed, idempotency, session_metadata, sessions, work
 from .operation_summaries import all_named as all_named
 from .operation_summaries import as_value as as_value
 from .operation_summaries import named as named
@@ -136,7 +136,7 @@ def touch(tx: Tx, session: SessionRow, position: int, rank: int, now_ms: int, *,
 def touched(session: SessionRow, position: int, rank: int, now_ms: int, *, moved: bool) -> SessionRow:
     """Return a session at its new feed position; its revision grows if the head moved."""
     revision = session.revision + moved
-    return session._replace(revision=revision, updated=position, updated_ms=now_ms, rank=rank)
+    return session._replace(revision=revision, **sessions.placed(session, position, rank, now_ms))
 
 
 def _put(tx: Tx, session: SessionRow, new: SessionRow, kind: str, now_ms: int, *, moved: bool) -> SessionRow:
@@ -334,7 +334,9 @@ def _applied(tx: Tx, session: SessionRow, after: View, now_ms: int) -> SessionRo
         agents.ensure(tx, session.scope, session.agent, now_ms=now_ms)
     if "metadata" in after:
         details = sessions.decoded(sessions.detail(tx, session))
-        sessions.put_detail(tx, session, codec.encode({**details, "metadata": after["metadata"]}))
+        doc = codec.encode({**details, "metadata": after["metadata"]})
+        sessions.put_detail(tx, session, doc)
+        session_metadata.index(tx, session, doc)
     if "branch" in after:
         uid, hidden = after["branch"]
         branches.set_hidden(tx, branches.find(tx, session.scope, session.sid, uid), hidden)

@@ -189,4 +189,4 @@ def blank(tx: Tx, session: SessionRow, now_ms: int) -> None:
     counts = {"states": session.states, "branches": session.branches, "revision": session.revision + 1}
     position, rank = feed.record(tx, session, "purge", branch=first.bid, first=0, last=0, now_ms=now_ms)
     empty = {**sessions.EMPTY, **texts, **place, **counts, "hidden": 2}
-    sessions.write(tx, session, **empty, updated=position, updated_ms=now_ms, rank=rank)
+    sessions.write(tx, session, **empty, **sessions.placed(session, position, rank, now_ms))

@@ -26,7 +26,7 @@ from ..tables.sessions import SessionRow as SessionRow
 from ..tables.sessions import Whole as Whole
 from ..tables.table import several as several_of
 from ..tables.table import slots
-from . import branches
+from . import branches, session_metadata
 
 SELECT_WHOLE = f"""SELECT {WHOLE_COLUMNS}
 FROM session s
@@ -39,6 +39,7 @@ OF_AGENT = f"INDEXED BY session_agent WHERE scope = ? AND agent = ? AND hidden =
 BY_NAME = f"INDEXED BY session_name WHERE scope = ? AND agent = ? AND workspace = ? AND name = ? AND hidden = 0{LOCK}"
 BY_KEY = f"INDEXED BY session_key WHERE scope = ? AND key = ? AND hidden = 0{LOCK}"
 BY_LABEL = f"INDEXED BY session_label WHERE scope = ? AND parent = ? AND label = ? AND hidden = 0{LOCK}"
+HAS_METADATA = "SELECT 1 FROM session_meta INDEXED BY session_meta_of WHERE scope = ? AND sid = ? LIMIT 1"
 # Without a lock: every writer reads this, and a lock would make them all wait for each other.
 NEWEST = "SELECT s.rank FROM session s INDEXED BY session_top WHERE s.scope = ? ORDER BY s.rank DESC LIMIT 1"
 
@@ -73,6 +74,7 @@ class SessionFields(NamedTuple):
     key: str | None = None
     archived: bool = False
     detail: bytes = b"{}"
+    created_ms: int | None = None
 
 
 def find_any(tx: Tx, scope: str, session_id: str) -> SessionRow | None:
@@ -167,8 +169,8 @@ def find_by_label(tx: Tx, scope: str, parent: int, label: str) -> SessionRow | N
 def create(tx: Tx, scope: str, fields: SessionFields, *, now_ms: int, origin: Origin | None = None) -> SessionRow:
     """Start a session with one branch, ``main``, empty or at a point of another session's path.
 
-    A name, label or key that is taken raises ``Conflict``, as does a sub-agent of a finished session; a parent that
-    does not exist raises ``NotFound``.
+    One that was created in the past is listed there (``placed``). A name, label or key that is taken raises
+    ``Conflict``, as does a sub-agent of a finished session; a parent that does not exist raises ``NotFound``.
     """
     from . import feed
 
@@ -191,11 +193,16 @@ def create(tx: Tx, scope: str, fields: SessionFields, *, now_ms: int, origin: Or
     )
     head: dict[str, Any] = {"branch": main.bid, "uid": main.uid, "fork": main.fork_seq, "seq": start.seq}
     head |= {"hash": start.hash, "calls": None if start.numbers.open_seq else []}
-    return write(tx, session, updated=position, rank=rank, **head, **start.numbers._asdict())
+    place = placed(session, position, rank, now_ms, happened_ms=session.updated_ms)
+    session = write(tx, session, **place, **head, **start.numbers._asdict())
+    if b'"metadata"' in fields.detail:
+        session_metadata.put(tx, session, fields.detail)
+    return session
 
 
 def _new(sid: int, scope: str, fields: SessionFields, parent: int, now_ms: int) -> SessionRow:
     session_id = new_id(now_ms)
+    created_ms = now_ms if fields.created_ms is None else fields.created_ms
     return SessionRow(
         scope=scope,
         sid=sid,
@@ -212,10 +219,11 @@ def _new(sid: int, scope: str, fields: SessionFields, parent: int, now_ms: int) 
         pinned=0,
         hidden=0,
         title=fields.title,
-        created_ms=now_ms,
-        updated_ms=now_ms,
+        created_ms=created_ms,
+        updated_ms=min(created_ms, now_ms),
         updated=0,
         rank=0,
+        past=0,
         tags=pack_tags(fields.tags),
         **EMPTY,
     )
@@ -262,7 +270,11 @@ def _require_free(tx: Tx, scope: str, fields: SessionFields) -> None:
 
 def _require_free_label(tx: Tx, scope: str, label: str | None, parent: int) -> None:
     if label is not None and find_by_label(tx, scope, parent, label):
-        raise Conflict(f"a sub-agent with the label {label!r} already exists; choose another label", found=label)
+        raise Conflict(
+            f"a sub-agent with the label {label!r} already exists; children() finds it by its label. To get it back"
+            " after a crash, spawn with an idempotency_key; for another one, choose another label",
+            found=label,
+        )
 
 
 def key_of(fields: SessionFields, session_id: str) -> str:
@@ -277,7 +289,7 @@ def escape(part: str) -> str:
 
 
 def insert(tx: Tx, session: SessionRow) -> SessionRow:
-    """Store a new session with its tags."""
+    """Store a new session with its tags, but without what its details say."""
     SESSION.put(tx, session)
     _store_tags(tx, (), session.tag_rows)
     return session
@@ -293,6 +305,8 @@ def store(tx: Tx, session: SessionRow, new: SessionRow) -> SessionRow:
     SESSION.update(tx, session, new)
     if (session.tags or new.tags) and any(getattr(session, name) != getattr(new, name) for name in _TAGGED):
         _store_tags(tx, session.tag_rows, new.tag_rows)
+    if (session.hidden, session.rank) != (new.hidden, new.rank) and tx.one(HAS_METADATA, (new.scope, new.sid)):
+        session_metadata.move(tx, new)
     return new
 
 
@@ -302,6 +316,7 @@ def store_many(tx: Tx, pairs: Sequence[tuple[SessionRow, SessionRow]]) -> None:
     tagged = [(old.tag_rows, new.tag_rows) for old, new in pairs if old.tags or new.tags]
     TAG.delete_many(tx, [row for old, new in tagged for row in old if row not in new])
     TAG.put_many(tx, [row for old, new in tagged for row in new if row not in old])
+    session_metadata.move_many(tx, [new for old, new in pairs if (old.hidden, old.rank) != (new.hidden, new.rank)])
 
 
 def _store_tags(tx: Tx, old: Sequence[TagRow], new: Sequence[TagRow]) -> None:
@@ -328,6 +343,29 @@ def next_rank(now_ms: int, newest: int, position: int) -> int:
         return minute_rank(now_ms) | min(position, _POSITIONS)
     began = newest & _POSITIONS
     return newest - began + min(position, _POSITIONS) if position >= rank_end(newest) else newest
+
+
+def placed(
+    session: SessionRow, position: int, rank: int, now_ms: int, *, happened_ms: int | None = None
+) -> dict[str, Any]:
+    """Return the fields that say when a session last changed and where it is listed, after a change of it.
+
+    ``position`` and ``rank`` are what ``feed.record`` returned. A change now puts the session on top. What happened
+    before now puts it where it happened: listings and ``updated_at`` follow the latest time that something happened in
+    the session, and never go back, so old entries leave a session that changed later where it is. A rank of the past
+    is a minute and a millisecond of it, and always below the rank that a change now gets.
+    """
+    if happened_ms is not None:
+        at_ms = max(session.updated_ms, happened_ms)
+        then = max(session.rank, past_rank(at_ms))
+        if then < rank and minute_rank(at_ms) < minute_rank(now_ms):
+            return {"updated": position, "updated_ms": at_ms, "rank": then, "past": rank}
+    return {"updated": position, "updated_ms": now_ms, "rank": rank, "past": 0}
+
+
+def past_rank(ms: int) -> int:
+    """Return the rank of a session in which something happened then, but was stored later."""
+    return minute_rank(ms) | max(ms, 0) % _MINUTE
 
 
 def rank_end(rank: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import add, sub
+from typing import NamedTuple
 
 from ..errors import Corrupt
 from ..model.entry import Numbers
@@ -15,7 +16,7 @@ from ..model.session import StoreStats
 from ..storage.base import Tx, scalar
 from ..tables.entries import ENTRY
 from ..tables.sessions import SESSION
-from . import branches, entries
+from . import branches, entries, sessions
 from .branches import BranchRow
 from .sessions import SessionRow
 
@@ -116,6 +117,31 @@ def _numbers_at(tx: Tx, rows: Sequence[BranchRow], places: set[tuple[int, int]])
     for bid, seq in places - found.keys():  # raises, naming the entry, unless only a damaged page hid it from that read
         found[bid, seq] = entries.point_on(tx, rows[0].scope, branches.get(tx, rows[0].scope, bid), seq).numbers
     return found
+
+
+class Owned(NamedTuple):
+    """The entries that a branch of a session owns: behind ``low``, up to where the session stands at its end."""
+
+    session: SessionRow
+    low: int
+    before: Numbers  # the running totals where they begin
+
+
+def owned(tx: Tx, session: SessionRow) -> list[Owned]:
+    """Return where the entries of all branches of a session are, each once, hidden branches included."""
+    heads = {session.branch: session} if session.attached else {}
+    found = branches.of_session(tx, session.scope, session.sid, session.branches)
+    rows = [row for row in (_at_tip(branch, heads) for branch in found) if row.tip_seq > row.fork_seq]
+    starts = {row.bid: (row.parent or 0, row.fork_seq) for row in rows if row.fork_seq}
+    known = _numbers_at(tx, rows, set(starts.values()))
+    return [
+        Owned(
+            sessions.standing_at(session, row, row.tip_seq, Numbers()),
+            row.fork_seq,
+            known[starts[row.bid]] if row.bid in starts else Numbers(),
+        )
+        for row in rows
+    ]
 
 
 def spent_since(tx: Tx, session: SessionRow) -> tuple[Numbers, int]:

@@ -33,7 +33,7 @@ UNDONE = """SELECT o.id, b.id FROM operation o JOIN operation b ON b.scope = o.s
 WHERE o.scope = ? AND o.session = ? AND o.agent = ? ORDER BY o.oid"""
 
 # What a session's row says of this store alone.
-_LOCAL: dict[str, Any] = {"sid": 0, "parent": 0, "updated": 0, "rank": 0, "branch": 0, "calls": None}
+_LOCAL: dict[str, Any] = {"sid": 0, "parent": 0, "updated": 0, "rank": 0, "past": 0, "branch": 0, "calls": None}
 
 
 def find(tx: Tx, scope: str, session_id: str) -> SessionRecord | None:

@@ -122,7 +122,9 @@ def _line(kind: str, table: Table[Any] | None, without: str = "", *more: tuple[A
 
 COLUMNS: dict[Any, tuple[str, ...]] = {}  # of each form, those that it has of its table
 _ZERO = {"hidden", "archived", "pinned", "states", "revision", "as_of", "bulk", "lacks", "operation", "why"}
-_COMPUTED = "sid parent updated rank branches branch hash fork seq uid attached calls messages tasks completed builds"
+_COMPUTED = (
+    "sid parent updated rank past branches branch hash fork seq uid attached calls messages tasks completed builds"
+)
 _Totals = msgspec.defstruct(
     "Totals",
     [(name, Count, 0) for name in Numbers._fields],

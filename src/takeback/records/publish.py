@@ -14,7 +14,7 @@ from .. import codec
 from ..errors import Conflict, Corrupt, Invalid
 from ..files import timeline_purge
 from ..ids import MAX_SEQ
-from ..ops import branches, feed, operations, purge, sessions, sweep, work
+from ..ops import branches, feed, purge, session_metadata, sessions, sweep, work
 from ..ops.log import key_of, point_on
 from ..ops.verify import log
 from ..ops.verify.base import UNREADABLE, Read
@@ -119,23 +119,24 @@ class Showing:
         finished: dict[tuple[str, str], tuple[int, int]] = {}
         for place in listed:
             who = (place.scope, place.id)
+            before = last.get(place.scope, (0, 0))
             if place.todo and who not in finished:
                 self._attempt(lambda: self._finish_one(place, finished, ()))  # noqa: B023
             at = finished.get(who, place.at)
-            if (who in finished or not place.todo) and at < last.get(place.scope, (0, 0)):
-                at = self._write(place.scope, lambda tx: self._rise(tx, place))  # noqa: B023
-            last[place.scope] = max(at, last.get(place.scope, (0, 0)))
+            if (who in finished or not place.todo) and at < before:
+                at = self._write(place.scope, lambda tx: self._rise(tx, place, before[0]))  # noqa: B023
+            last[place.scope] = max(at, before)
 
-    def _rise(self, tx: Tx, place: Place) -> tuple[int, int]:
-        """Make a session the one that changed last."""
+    def _rise(self, tx: Tx, place: Place, above: int) -> tuple[int, int]:
+        """List a session right above the one before it in the stream, where a clock that was set back parted them."""
         session = sessions.find_any(tx, place.scope, place.id)
         if session is None:
             return (0, 0)
         kind = COPY if as_of.is_copy(tx, session) else "session"
         asked: dict[str, Any] = {"branch": session.branch, "first": 0, "last": 0, "now_ms": self._now_ms()}
         position, rank = feed.record(tx, session, kind, **asked)
-        operations.touch(tx, session, position, rank, session.updated_ms, moved=False)
-        return rank, position
+        done = sessions.write(tx, session, **staged.landed(session, position, rank, asked["now_ms"], above=above))
+        return done.rank, done.updated
 
     def _finish_one(
         self, place: Place, finished: dict[tuple[str, str], tuple[int, int]], under: tuple[Place, ...]
@@ -212,7 +213,7 @@ class Showing:
             self._put_update(tx, session, update, changes, counts)
         mark_undone(tx, (session.scope, session.sid, 0), dict(final.undone))
         changes.tell(COPY)
-        done = _write_row(tx, final, parent, changes.session)
+        done = _write_row(tx, final, parent, changes.session, changes.now_ms)
         return counts, (done.rank, done.updated)
 
     def _put_update(self, tx: Tx, session: SessionRow, update: Update, changes: _Changes, counts: Counter[str]) -> None:
@@ -266,14 +267,14 @@ class _Changes:
 
     def __init__(self, tx: Tx, session: SessionRow, now_ms: int) -> None:
         self._tx = tx
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self.session = session
 
     def tell(self, kind: str, branch: int = 0, first: int = 0, last: int = 0) -> None:
         """Tell of a change of the session, of its head's branch if no other is named."""
         asked: dict[str, Any] = {"branch": branch or self.session.branch, "first": first, "last": last}
-        position, rank = feed.record(self._tx, self.session, kind, **asked, now_ms=self._now_ms)
-        self.session = self.session._replace(updated=position, rank=rank)
+        position, rank = feed.record(self._tx, self.session, kind, **asked, now_ms=self.now_ms)
+        self.session = self.session._replace(updated=position, rank=rank, past=0)
 
     def tell_all(self) -> None:
         """Tell of a session that nobody saw before, and of all that belongs to it."""
@@ -329,8 +330,11 @@ def _settle_tip(tx: Tx, session: SessionRow) -> None:
         branches.set_tip(tx, branch, session.seq, session.hash)
 
 
-def _write_row(tx: Tx, final: Final, parent: int, told: SessionRow) -> SessionRow:
-    """Write a session's row: what it says of itself, and what this store computes for it."""
+def _write_row(tx: Tx, final: Final, parent: int, told: SessionRow, now_ms: int) -> SessionRow:
+    """Write a session's row: what it says of itself, and what this store computes for it.
+
+    It is listed when it last changed, wherever that was.
+    """
     session, row = sessions.by_number(tx, told.scope, told.sid), final.row
     branch = branches.find_by_uid(tx, told.scope, row.uid)
     if branch is None or branch.session != session.sid:
@@ -344,17 +348,20 @@ def _write_row(tx: Tx, final: Final, parent: int, told: SessionRow) -> SessionRo
         "sid": session.sid,
         "branches": session.branches,
         "calls": None,
-        "updated": told.updated,
-        "rank": told.rank,
+        "rank": 0,
     }
     new = row._replace(scope=told.scope, **place, **own, **point.numbers._asdict())
+    new = new._replace(**staged.landed(new, told.updated, told.rank, now_ms))
     try:
         counts: dict[str, Any] = work.counts_at_head(tx, new)
         new = new._replace(**counts)
     except UNREADABLE:
         pass  # a state entry was lost: the row says what is known
-    sessions.put_detail(tx, session, _counted_doc(tx, session, final.doc))
-    return sessions.store(tx, session, new)
+    doc = _counted_doc(tx, session, final.doc)
+    sessions.put_detail(tx, session, doc)
+    sessions.store(tx, session, new)
+    session_metadata.index(tx, new, doc)
+    return new
 
 
 def _counted_doc(tx: Tx, session: SessionRow, doc: bytes) -> bytes:

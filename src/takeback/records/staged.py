@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -58,3 +58,10 @@ def decode(tx: Tx, session: SessionRow | None) -> Final:
     except (msgspec.MsgspecError, binascii.Error, LookupError, TypeError) as error:
         name = "" if session is None else session.id
         raise Corrupt(f"session {name} is half copied, and what it is to be cannot be read", what=name) from error
+
+
+def landed(session: SessionRow, position: int, rank: int, now_ms: int, *, above: int = 0) -> dict[str, Any]:
+    """Return where a session is listed that says itself when it last changed: there, and not below ``above``."""
+    place = sessions.placed(session, position, rank, now_ms, happened_ms=session.updated_ms)
+    lifted = max(place["rank"], above)
+    return {**place, "updated_ms": session.updated_ms, "rank": lifted, "past": rank if lifted < rank else 0}

@@ -68,7 +68,7 @@ _LONGEST = 4096  # characters of a name
 # What a half-copied session does not say yet.
 _UNSAID: dict[str, Any] = sessions.EMPTY | dict.fromkeys(("name", "label", "title", "calls"))
 _UNSAID |= {"workspace": "", "tags": "", "hidden": PURGED}
-_UNSAID |= dict.fromkeys(("parent", "archived", "pinned", "attached", "branches", "updated", "rank"), 0)
+_UNSAID |= dict.fromkeys(("parent", "archived", "pinned", "attached", "branches", "updated", "rank", "past"), 0)
 
 
 class At(NamedTuple):
@@ -194,7 +194,7 @@ class Putting:
         asked: dict[str, Any] = {"branch": first.bid, "first": 0, "last": 0, "now_ms": self._now_ms()}
         position, rank = feed.record(tx, made, "session", **asked)
         head = {"branch": first.bid, "uid": first.uid, "fork": first.fork_seq}
-        sessions.write(tx, made, **head, branches=1, updated=position, rank=rank)
+        sessions.write(tx, made, **head, branches=1, **stash.landed(made, position, rank, asked["now_ms"]))
         return At(sid=made.sid)
 
     def _put_branch(self, tx: Tx, at: At, branch: BranchRecord, tally: Tally) -> At:
@@ -266,16 +266,17 @@ class Putting:
     def _show_page(self, tx: Tx, session: SessionRow, branch: BranchRow, page: EntriesRecord, attached: bool) -> None:
         """Make a session that people see show the new entries, as after an append."""
         asked: dict[str, Any] = {"branch": branch.bid, "first": page.low + 1, "last": page.high}
-        position, rank = feed.record(tx, session, "entries", **asked, now_ms=self._now_ms())
+        now_ms = self._now_ms()
+        place = stash.landed(session, *feed.record(tx, session, "entries", **asked, now_ms=now_ms), now_ms)
         states = self._states(session)
         if session.states < states:
             session = sessions.write(tx, session, states=states)
         if not attached:
-            operations.touch(tx, session, position, rank, session.updated_ms, moved=False)
+            sessions.write(tx, session, **place)
             return
         last = page.rows[-1].chain
-        place = {"seq": page.high, "hash": last.hash, **last.numbers._asdict(), "calls": None}
-        operations.counted(tx, sessions.write(tx, session, updated=position, rank=rank, **place))
+        head = {"seq": page.high, "hash": last.hash, **last.numbers._asdict(), "calls": None}
+        operations.counted(tx, sessions.write(tx, session, **place, **head))
 
     # ------------------------------------------------------------------ beside the log
 

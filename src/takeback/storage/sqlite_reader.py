@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import apsw
 
@@ -183,7 +183,7 @@ class SqliteReader:
         self._compare_mark()
         if self.suspect:
             self._check_indexes()
-            self._check_tags()
+            self._check_found_by()
         self._found_sound(alone)
         self._guarded.extend(guard.protect(self.path, self.path + "-shm"))
         self.capabilities = Capabilities(
@@ -269,31 +269,43 @@ class SqliteReader:
         with translated():
             self._connection.execute(f"REINDEX {name}")
 
-    def _check_tags(self) -> None:
-        """Rebuild the rows for finding sessions by tag if damaged: like an index, they only repeat other rows."""
-        from ..tables.sessions import SESSION, TAG
+    def _check_found_by(self) -> None:
+        """Rebuild the rows that find sessions by tag or metadata if damaged: like an index, they repeat other rows."""
+        from ..tables import metadata
+        from ..tables.sessions import DETAIL, METADATA, SESSION, TAG
 
-        tx, wanted = SqliteTx(self._cursor), set[tuple[Value, ...]]()
+        tx, tags, pairs = SqliteTx(self._cursor), set[tuple[Value, ...]](), set[tuple[Value, ...]]()
         for stored in SESSION.walk(tx):
             if not SESSION.is_sound(stored):
                 return
-            wanted.update(TAG.seal(row) for row in SESSION.checked(stored).tag_rows)
+            session = SESSION.checked(stored)
+            tags.update(TAG.seal(row) for row in session.tag_rows)
+            try:
+                details = DETAIL.get(tx, session.scope, session.sid)
+                found = metadata.rows_of(session, details.doc if details else b"")
+            except Corrupt:
+                return  # nobody knows what the rows should be; verify reports it
+            pairs.update(map(METADATA.seal, found))
+        self._rebuild(TAG, tags, "tags")
+        self._rebuild(METADATA, pairs, "metadata pairs")
+
+    def _rebuild(self, table: Table[Any], wanted: set[tuple[Value, ...]], what: str) -> None:
         try:
-            if set(TAG.walk(tx)) == wanted:
+            if set(table.walk(SqliteTx(self._cursor))) == wanted:
                 return
         except Corrupt:
             pass
         if self._read_only:
             raise Corrupt(
-                "the tags of sessions are damaged; open the store once for writing to rebuild them, or use a backup",
-                what=TAG.name,
+                f"the {what} of sessions are damaged; open the store once for writing to rebuild them, or use a backup",
+                what=table.name,
             )
         from . import notices
 
-        notices.warn("%s: the tags of sessions were damaged and are rebuilt from their rows", self.path)
+        notices.warn("%s: the %s of sessions were damaged and are rebuilt from their rows", self.path, what)
         with translated(), self._connection:
-            self._connection.execute("DELETE FROM session_tag")
-            self._connection.executemany(TAG.insert, sorted(wanted))
+            self._connection.execute(f"DELETE FROM {table.name}")
+            self._connection.executemany(table.insert, sorted(wanted))
 
     def _rows_are_there(self, table: str, key: str) -> bool:
         """Whether the table has every row that its indexes have."""

@@ -16,6 +16,7 @@ TABLES: tuple[Table[tuple[object, ...]], ...] = (  # type: ignore[assignment]
     agents.VERSION,
     sessions.SESSION,
     sessions.TAG,
+    sessions.METADATA,
     sessions.DETAIL,
     branches.BRANCH,
     entries.ENTRY,

@@ -2,7 +2,9 @@
 
 ``rank`` says roughly when a session last changed and is never lower than that of a session changed earlier. It is the
 only indexed column that an append ever changes, and most appends leave it alone, so on PostgreSQL nearly every append
-is a heap-only update. Within one rank, ``updated`` gives the order.
+is a heap-only update. Within one rank, ``updated`` gives the order. The exception is a session in which the last things
+to be stored happened earlier: its rank is that time, and ``past`` is the rank that it would have otherwise, for those
+who look for what changed.
 """
 
 from typing import Any, NamedTuple, Self, TypeAlias
@@ -43,6 +45,7 @@ class SessionRow(NamedTuple):
     updated_ms: int
     updated: int
     rank: int
+    past: int
     branches: int
     attached: int
     fork: int
@@ -121,6 +124,16 @@ class TagRow(NamedTuple):
     sid: int
 
 
+class MetadataRow(NamedTuple):
+    """A row of ``session_meta``: a session that is not purged has this metadata; rank is the session's."""
+
+    scope: str
+    pair: str
+    hidden: int
+    rank: int
+    sid: int
+
+
 class DetailRow(NamedTuple):
     """A row of ``detail``: what appends neither read nor write."""
 
@@ -159,7 +172,8 @@ SESSION = Table(
         Index("session_labels", "scope, label, hidden, archived, rank", where="label IS NOT NULL"),
         Index("session_branched", "scope, sid", where="branches > 1 OR fork > 0 OR attached = 0"),
         Index("session_top", "scope, rank"),
-        Index("session_created", "scope, hidden, archived, sid"),
+        Index("session_past", "scope, agent, past", where="past > 0"),
+        Index("session_created", "scope, hidden, archived, created_ms, sid"),
         Index("session_rank", "scope, hidden, archived, rank"),
         Index("session_agent", "scope, agent, hidden, archived, rank"),
         Index("session_workspace", "scope, workspace, hidden, archived, rank", where="workspace <> ''"),
@@ -175,6 +189,7 @@ SESSION = Table(
         "hidden": "1 while in the trash, 2 once purged",
         "updated": "feed position of the last change",
         "rank": "minute of the last change << 36 | first position of its rank: the order of listings",
+        "past": "the rank of its last change, if its own is of the earlier time when things happened in it; else 0",
         "branches": "how many rows of branch belong to this session",
         "attached": "1: the head is at the tip of its branch; 0: at a point, the next append opens a branch",
         "fork": "fork_seq of the head's branch",
@@ -188,6 +203,14 @@ TAG = Table(
     key="scope, tag, hidden, rank, sid",
     called=lambda row: f"tag {row.tag!r}",
     notes={"rank": "of the session"},
+)
+METADATA = Table(
+    "session_meta",
+    MetadataRow,
+    key="scope, pair, hidden, rank, sid",
+    called=lambda row: f"metadata {row.pair}",
+    indexes=[Index("session_meta_of", "scope, sid")],
+    notes={"pair": "[name, value] as JSON, or its hash", "rank": "of the session"},
 )
 DETAIL = Table(
     "detail",

@@ -3,8 +3,9 @@
 ``build`` makes a store with a number of sessions, one every half minute by its own clock, in nine scopes, of which one
 has most of the sessions. Common things grow with the store: agents, tags, workspaces, sub-agents with labels, archived
 and finished sessions, forks, rewinds, checkpoints, attachments, a trash, and one session that is a twentieth of it all.
-Rare things do not: a handful of sessions with another agent, tag, workspace, kind, status, label or parent. They are
-spread over the older part, so that a call that scans for them from the newest session on reads nearly everything.
+Rare things do not: a handful of sessions with another agent, tag, metadata, workspace, kind, status, label or parent.
+They are spread over the older part, so that a call that scans for them from the newest session on reads nearly
+everything.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, TypeAlias
 
 from takeback import Session, Store
 from takeback.testing.clock import ManualClock
+from takeback.testing.elsewhere import session_elsewhere
 
 MAIN, BETA, TINY = "", "beta", "tiny"
 SPREAD_MS = 30_000  # from one session to the next
@@ -24,6 +26,7 @@ TEXT = "The build fails since the lock file names a package that the mirror no l
 KEPT = 2  # messages behind the point that a rewind goes to
 
 _RARE = [*CREWS, "tag", "workspace", "cron", "error", "pinned", "label", "family", "rewound", "archived", "tiny"]
+_RARE += ["metadata"]
 _LONG = 60  # entries at least
 _BATCH = 500
 
@@ -95,7 +98,7 @@ class _Maker:
         if digit == 7 and scope == MAIN and self._above:
             fields |= {"kind": "subagent", "label": f"worker-{turn}", "parent": self._above}
             self._above = ""
-        session = store.create_session(f"name-{number}" if number % 2 else None, **fields)
+        session = session_elsewhere(store, f"name-{number}" if number % 2 else None, **fields)
         key = f"key-{number}" if digit == 5 and turn == 2 else None
         session.append(*conversation(number, self._world.messages), idempotency_key=key)
         if scope == BETA and number % 2:
@@ -112,6 +115,7 @@ class _Maker:
         crew = self._world.rare.get(CREWS[0], [""])
         fields: dict[str, dict[str, Any]] = {
             "tag": {"tags": ["rare"]},
+            "metadata": {"metadata": {"ticket": 7, "team": "core"}},
             "workspace": {"workspace": "/takeback/rare"},
             "cron": {"kind": "cron"},
             "label": {"kind": "subagent", "label": "rare", "parent": crew[-1]},
@@ -119,7 +123,9 @@ class _Maker:
             "archived": {"archived": True},
         }
         agent = kind if kind in CREWS else "helper"
-        session = store.create_session(f"{kind} {number}", agent=agent, **fields.get(kind, {}))
+        session = session_elsewhere(
+            store, f"{kind} {number}", agent=agent, **{"workspace": None, **fields.get(kind, {})}
+        )
         session.append(*conversation(number, self._world.messages))
         if kind == "family" and not self._world.parent:
             self._world.parent = session.id
@@ -147,6 +153,9 @@ def _fields(number: int, digit: int) -> dict[str, Any]:
     """Return the fields of an ordinary session."""
     fields: dict[str, Any] = {"agent": "main" if digit < 6 else "helper" if digit < 9 else "coder"}
     fields["tags"] = ["common", f"topic-{number % 50}"] if number % 2 else [f"topic-{number % 50}"]
+    if digit in (1, 4, 7):
+        fields["metadata"] = {"team": "core", "number": number}
+    fields["workspace"] = None
     if digit in (6, 9):
         fields["workspace"] = f"/takeback/{number % 20}"
     return fields

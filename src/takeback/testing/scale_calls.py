@@ -196,7 +196,7 @@ def _large_again(scene: Scene, round_: int) -> Do:
 
 
 def _create(scene: Scene, round_: int) -> Do:
-    return lambda: scene.store.create_session(f"new {round_}", agent="main", tags=["common"], workspace="/takeback/6")
+    return lambda: scene.store.create_session(f"new {round_}", agent="main", tags=["common"], workspace="/")
 
 
 def _run(scene: Scene, round_: int) -> Do:
@@ -241,6 +241,12 @@ CALLS: tuple[Call, ...] = (
     Call("list by tag, common", _few(tag="common"), gives=FEW),
     Call("list by tag, rare", _list(tag="rare"), "T86", FEW),
     Call("list by tag, none", _list(tag=NOWHERE), "T86", 0),
+    Call("list by metadata, common", _few(metadata={"team": "core"}), "T86", FEW),
+    Call("list by metadata, rare", _list(metadata={"ticket": 7}), "T86", FEW),
+    Call("list by metadata, common and rare", _list(metadata={"team": "core", "ticket": 7}), "T86", FEW),
+    Call("list by metadata, none", _list(metadata={"team": "core", "ticket": 8}), "T86", 0),
+    Call("list the oldest change first", _list(order="updated_asc"), gives=50),
+    Call("list with state", _list(with_state=("summary",)), gives=50),
     Call("list by workspace, common", _few(workspace="/takeback/6"), "T86", FEW),
     Call("list by workspace, rare", _list(workspace="/takeback/rare"), "T86", FEW),
     Call("the newest of a workspace", _of(lambda store: store.resolve("@", workspace="/takeback/rare")), "T86"),

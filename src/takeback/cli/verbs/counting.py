@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ...client.session import Session
 from ...model import words
 from ...model.session import Stats, show_duration
 from ...model.usage import Usage
 from ...shell import documents, times
 from ..consent import tell
 from ..frame import Frame, option, ref_argument, verb
-from ..output import Cell
+from ..output import Cell, line
 
-
-class Sum:
-    """The totals of some part of the work."""
-
-    def __init__(self) -> None:
-        self.messages = self.tool_calls = self.tool_failures = 0
-        self.usage = Usage()
-
-    def add(self, usage: Usage | None = None, *, messages: int = 0, calls: int = 0, failures: int = 0) -> None:
-        """Add usage and counts."""
-        self.messages += messages
-        self.tool_calls += calls
-        self.tool_failures += failures
-        self.usage += usage or Usage()
-
-    def document(self, key: str) -> dict[str, Any]:
-        """Describe the totals for ``--json``."""
-        usage = self.usage.numbers()
-        counts = {"messages": self.messages, "tool_calls": self.tool_calls, "tool_failures": self.tool_failures}
-        return {"id": key, **counts, **usage}
+if TYPE_CHECKING:
+    from ...model.spending import Spent
 
 
 @verb("stats")
@@ -43,34 +27,68 @@ class Sum:
 @option("--by", type=click.Choice(["day", "model", "agent", "tool"]), help="Count separately by this.")
 @option("-a", "--all", "everywhere", is_flag=True, help="Count the whole store.")
 def stats(frame: Frame, ref: str | None, by: str | None, everywhere: bool) -> None:
-    """Count messages, tokens, cost, time and tool failures of a session, this workspace, or with -a the store."""
-    sessions = [frame.session(ref)] if ref else [*_sessions(frame, everywhere)]
+    """Count messages, tokens, cost, time and tool failures of a session, this workspace, or with -a the store.
+
+    Every branch counts once, also those left by a rewind. Messages without a stored cost count with the list price of
+    their model, if the extra 'prices' is installed.
+    """
+    session = frame.session(ref) if ref else None
+    place = None if everywhere or session else frame.workspace
+    asked: dict[str, Any] = {"session": session} if session else {"workspace": place} if place else {}
     if by is not None:
-        _apart(frame, sessions, by)
+        _apart(frame, by, asked)
         return
-    spent = [each.stats(spent=True) for each in sessions]
-    path = sessions[0].stats() if ref else None
+    path = session.stats() if session else None
+    count, total = 0, documents.stats(Stats(0, 0, 0, Usage(), 0.0))
+    for each in (session,) if session else frame.store.iter_sessions(archived=None, workspace=place):
+        spent = documents.stats(each.stats(spent=True))
+        count, total = count + 1, {name: total[name] + spent[name] for name in total}
+    unpriced = _priced(frame, total, asked)
     whole = frame.store.stats()
-    total = _total(spent)
     document = {
-        "id": sessions[0].id if ref else None,
-        "sessions": len(sessions),
+        "id": session.id if session else None,
+        "sessions": count,
         "spent": total,
         "path": None if path is None else documents.stats(path),
         "store": {name: getattr(whole, name) for name in whole.__struct_fields__},
+        "unpriced": unpriced,
     }
-    frame.out.one("stats", document, lambda: _lines(frame, len(sessions), total, path))
+    frame.out.one("stats", document, lambda: _lines(frame, count, total, path))
+    _tell_unpriced(frame, unpriced)
 
 
-def _sessions(frame: Frame, everywhere: bool) -> Iterator[Session]:
-    place: dict[str, Any] = {} if everywhere or frame.workspace is None else {"workspace": frame.workspace}
-    return frame.store.iter_sessions(archived=None, **place)
+def _priced(frame: Frame, total: dict[str, Any], asked: dict[str, Any]) -> dict[str, int]:
+    """Put what everything cost into the total, by list prices too; return what has none, by model."""
+    if not (total["input_tokens"] or total["output_tokens"]) or not _has_prices():
+        return {}
+    with frame.progress("Prices", "messages"):
+        found = frame.store.spending("agent", **asked)
+    total["cost"] = sum((each.usage for each in found), Usage()).cost
+    return _unpriced(found)
 
 
-def _total(spent: list[Stats]) -> dict[str, Any]:
-    every = [documents.stats(each) for each in spent]
-    empty = documents.stats(Stats(0, 0, 0, Usage(), 0.0))
-    return {name: sum(each[name] for each in every) if every else empty[name] for name in empty}
+def _has_prices() -> bool:
+    return find_spec("genai_prices") is not None
+
+
+def _unpriced(found: Iterable[Spent]) -> dict[str, int]:
+    counts = Counter[str]()
+    for each in found:
+        counts.update(each.unpriced)
+    return dict(sorted(counts.items()))
+
+
+def _tell_unpriced(frame: Frame, unpriced: dict[str, int]) -> None:
+    """Report which messages have no known cost, so that nobody takes the sum for complete."""
+    if not unpriced or not frame.out.for_people:
+        return
+    if not _has_prices():
+        total = words.count(sum(unpriced.values()), "message")
+        tell(f"No cost is stored for {total}. For list prices: pip install 'takeback[prices]'")
+        return
+    for model, number in unpriced.items():
+        of = f"model {line(model)}" if model else "an unnamed model"
+        tell(f"{words.count(number, 'message')} of {of} {'has' if number == 1 else 'have'} no known price.")
 
 
 def _lines(frame: Frame, count: int, total: dict[str, Any], path: Stats | None) -> Iterator[str]:
@@ -92,30 +110,39 @@ def _lines(frame: Frame, count: int, total: dict[str, Any], path: Stats | None) 
 # ---------------------------------------------------------------------- by day, model, agent or tool
 
 
-def _apart(frame: Frame, sessions: list[Session], by: str) -> None:
-    sums = dict[str, Sum]()
-    for session in sessions:
-        _COUNTERS[by](session, lambda key: sums.setdefault(key, Sum()))
-    order = sorted(sums) if by == "day" else sorted(sums, key=lambda key: -_weight(sums[key]))
+def _apart(frame: Frame, by: str, asked: dict[str, Any]) -> None:
+    # As everywhere: people see their own days unless they ask for UTC, programs always see UTC.
+    zone = UTC if frame.out.utc or not frame.out.for_people else datetime.now().astimezone().tzinfo
+    with frame.progress("Counting", "messages"):
+        found = frame.store.spending(by, time_zone=zone, **asked)
+    if by != "day":
+        found.sort(key=lambda each: -_weight(each))
     columns = (f"<{by.upper()}", ">MESSAGES", ">CALLS", ">FAILED", ">IN", ">OUT", ">COST")
+    count = 1 if "session" in asked else sum(1 for _ in frame.store.iter_sessions(archived=None, **asked))
     frame.out.items(
         "counts",
-        (sums[key].document(key) for key in order),
-        lambda: frame.out.table(columns, (_row(key, sums[key]) for key in order)) if order else (),
-        about={"by": by, "sessions": len(sessions)},
+        map(_document, found),
+        lambda: frame.out.table(columns, map(_row, found)) if found else (),
+        about={"by": by, "sessions": count},
     )
-    if not order and frame.out.for_people:
+    if not found and frame.out.for_people:
         tell("Nothing to count.")
+    _tell_unpriced(frame, _unpriced(found))
 
 
-def _weight(each: Sum) -> int:
+def _document(each: Spent) -> dict[str, Any]:
+    counts = {"messages": each.messages, "tool_calls": each.tool_calls, "tool_failures": each.tool_failures}
+    return {"id": each.key, **counts, **each.usage.numbers(), "priced": each.priced, "unpriced": dict(each.unpriced)}
+
+
+def _weight(each: Spent) -> int:
     return each.usage.input_tokens + each.usage.output_tokens + each.tool_calls + each.messages
 
 
-def _row(key: str, each: Sum) -> list[str | Cell]:
+def _row(each: Spent) -> list[str | Cell]:
     usage = each.usage
     return [
-        Cell(key or "-", "cyan"),
+        Cell(each.key or "-", "cyan"),
         str(each.messages),
         str(each.tool_calls),
         str(each.tool_failures),
@@ -124,42 +151,6 @@ def _row(key: str, each: Sum) -> list[str | Cell]:
         words.money(usage.cost) if usage.cost else "-",
     ]
 
-
-Find = Callable[[str], Sum]
-
-
-def _by_agent(session: Session, find: Find) -> None:
-    """Count by agent, over all branches."""
-    spent = session.stats(spent=True)
-    find(session.agent_id).add(
-        spent.usage, messages=spent.messages, calls=spent.tool_calls, failures=spent.tool_failures
-    )
-
-
-def _by_day(session: Session, find: Find) -> None:
-    for message in session.iter_messages():
-        failed = sum(not each.success for each in message.tool_results)
-        day = f"{message.created_at:%Y-%m-%d}"
-        find(day).add(message.usage, messages=1, calls=len(message.tool_results), failures=failed)
-
-
-def _by_model(session: Session, find: Find) -> None:
-    for message in session.iter_messages(tools=False):
-        if message.role == "assistant":
-            find(message.model or session.model or "").add(message.usage, messages=1, calls=len(message.tool_calls))
-
-
-def _by_tool(session: Session, find: Find) -> None:
-    for call in session.tool_calls():
-        find(call.name).add(calls=1, failures=int(call.status == "failed"))
-
-
-_COUNTERS: dict[str, Callable[[Session, Find], None]] = {
-    "agent": _by_agent,
-    "day": _by_day,
-    "model": _by_model,
-    "tool": _by_tool,
-}
 
 # ---------------------------------------------------------------------- agents
 

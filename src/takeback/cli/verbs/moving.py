@@ -44,7 +44,8 @@ def checkpoint(frame: Frame, name: str | None, ref: str | None, description: str
     session = frame.session(ref)
     short = frame.short(session.id)
     if frame.settings.dry_run:
-        tell(f"Dry run: would save checkpoint {name or '(unnamed)'} at turn {session.turn_count} of {short}.")
+        called = line(name) if name else "(unnamed)"
+        tell(f"Dry run: would save checkpoint {called} at turn {session.turn_count} of {short}.")
         return
     with frame.progress("Checkpoint", "scanning files"):
         made = session.checkpoint(name, description=description, files=not no_files)

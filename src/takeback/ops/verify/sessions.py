@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from ... import codec
 from ...ids import parse_entry_id
 from ...storage.base import Tx
+from ...tables import metadata
 from ...tables.branches import BRANCH, BranchRow
 from ...tables.entries import ENTRY
-from ...tables.sessions import DETAIL, SESSION, TAG, DetailRow, SessionRow, TagRow
+from ...tables.sessions import DETAIL, METADATA, SESSION, TAG, DetailRow, MetadataRow, SessionRow, TagRow
 from .. import branches, chain, entries, open_calls, stored_json, work
 from ..open_calls import OpenCall
 from .base import FOLLOW, PURGED, REBUILD, UNREADABLE, Check, Fault, Rule, has, intact
@@ -56,6 +57,9 @@ def session_faults(tx: Tx, session: SessionRow) -> Iterator[Fault]:
         yield Fault("session", f"its tags cannot be read: {wrong}")
     if not all(has(tx, TAG, *row) for row in session.tag_rows):
         yield Fault("tag", "a record by which it is found by its tags is missing", REBUILD)
+    details = intact(tx, DETAIL, *own)
+    if details is not None and not all(has(tx, METADATA, *row) for row in _metadata_rows(session, details)):
+        yield Fault("metadata", "a record by which it is found by its metadata is missing", REBUILD)
     if tx.one(COUNT, own) != (session.branches,):
         yield Fault("missing", "a branch of this session is missing")
     if not tx.one(ANY_AGENT, (session.scope, session.agent)):
@@ -68,8 +72,8 @@ def session_faults(tx: Tx, session: SessionRow) -> Iterator[Fault]:
     elif session.parent >= session.sid and tx.one(ABOVE, (*own, *own)):
         yield Fault("session", "it is an ancestor of itself")
     yield from _read_faults(tx, session)
-    if session.rank < 0:
-        yield Fault("session", "its rank is below zero", REBUILD)
+    if session.rank < 0 or session.past < 0 or 0 < session.past <= session.rank:
+        yield Fault("session", "its rank is below zero, or not below that of its last change", REBUILD)
     if tx.one(CHANGED, own) != (session.sid,):
         what = f"change {session.updated}, which it names as its own, is another's or missing"
         yield Fault("feed", what, FOLLOW)
@@ -183,6 +187,21 @@ def tag_fault(tx: Tx, row: TagRow) -> str:
     return "" if row in session.tag_rows else "its session has no such tag, or another rank"
 
 
+def metadata_fault(tx: Tx, row: MetadataRow) -> str:
+    """Return what is wrong with a row that finds a session by its metadata: the details must say so."""
+    session, details = intact(tx, SESSION, row.scope, row.sid), intact(tx, DETAIL, row.scope, row.sid)
+    if session is None or details is None:  # damaged ones are reported as such
+        return "" if has_session(tx, row.scope, row.sid) else "its session is missing"
+    return "" if row in _metadata_rows(session, details) else "its session has no such metadata, or another rank"
+
+
+def _metadata_rows(session: SessionRow, details: DetailRow) -> list[MetadataRow]:
+    try:
+        return metadata.rows_of(session, details.doc)
+    except UNREADABLE:
+        return []  # details that cannot be read are reported as such
+
+
 def detail_fault(tx: Tx, row: DetailRow) -> str | Fault:
     """Return what is wrong with the details of a session."""
     if not is_object(row.doc):
@@ -290,5 +309,6 @@ _MISSING = Fault("missing", "the record is missing")
 RULES: tuple[Check, ...] = (
     Rule(SESSION, session_faults, "session", gaps=_MISSING),
     Rule(TAG, tag_fault, "tag", REBUILD),
+    Rule(METADATA, metadata_fault, "metadata", REBUILD),
     Rule(BRANCH, branch_faults, "branch", gaps=_MISSING),
 )

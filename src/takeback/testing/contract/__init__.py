@@ -18,10 +18,13 @@ from .branches import Branches
 from .checkpoint_stats import CheckpointStats
 from .checkpoints import AgentCheckpoints, AutoCheckpoints
 from .documents import StoredContents, StoredDocuments
+from .entering import Entering, Places
 from .families import Families
 from .files import Captures, FilePoints
+from .listings import ByMetadata, InThePast, WithState
 from .live import Leases
 from .messages import Messages
+from .money import Money
 from .points import Operations, Points
 from .races import Races
 from .redaction import Redactions
@@ -40,6 +43,7 @@ from .work import Attachments, Tools, Work
 from .writes import AnyBranch, Customs, Natives, Writes
 
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
+_LISTS = (ByMetadata, WithState, InThePast, Entering, Places, Money)
 _CONTENTS = (StoredDocuments, StoredContents)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
 _LIVE = (Leases, Statuses, Streams, Calls, Approvals, Denials, Replies, SubAgents, Families, Inboxes)
@@ -47,19 +51,8 @@ _WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-_ALL = (
-    *_PARTS,
-    *_WRITES,
-    *_CONTENTS,
-    *_LIVE,
-    *_FILES,
-    *_CHECKPOINTS,
-    Points,
-    Operations,
-    Values,
-    Regressions,
-    Redactions,
-)
+_REST = (Points, Operations, Values, Regressions, Redactions)
+_ALL = (*_PARTS, *_LISTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, *_REST)
 
 
 class StoreContract(*_ALL):  # type: ignore[misc]

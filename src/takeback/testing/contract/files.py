@@ -254,6 +254,9 @@ class Captures(Folders):
     @pytest.mark.feature("F1")
     def test_sessions_without_a_workspace_or_with_one_that_is_gone_go_on(self, store: Store, tmp_path: Path) -> None:
         gone = tmp_path / "gone"
+        gone.mkdir()
+        store.create_session("gone", workspace=gone)
+        gone.rmdir()
         for name, place in (("none", None), ("gone", gone)):
             with store.session(name, workspace=place) as session:
                 session.user("a")

@@ -27,11 +27,11 @@ class Stores(Contract):
             store.get_session("nosuch")
 
     @pytest.mark.feature("C5")
-    def test_a_name_is_unique_per_agent_and_workspace(self, store: Store, session: Session) -> None:
+    def test_a_name_is_unique_per_agent_and_workspace(self, store: Store, session: Session, tmp_path: Path) -> None:
         with pytest.raises(Conflict):
             store.create_session("work")
         store.create_session("work", agent="other")
-        store.create_session("work", workspace="/elsewhere")
+        store.create_session("work", workspace=tmp_path)
 
     @pytest.mark.feature("A6")
     def test_the_list_is_ordered_by_last_change(self, store: Store) -> None:

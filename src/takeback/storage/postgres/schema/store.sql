@@ -14,9 +14,10 @@ CREATE SEQUENCE workspace_number;
 CREATE SEQUENCE document_number;
 
 -- An append changes no column of an index, so with room on the page the new version of the session's row stays there.
--- A tag's row stays there too when its session gets another rank.
+-- The rows of its tags and metadata stay there too when it gets another rank.
 ALTER TABLE session SET (fillfactor = 85);
 ALTER TABLE session_tag SET (fillfactor = 85);
+ALTER TABLE session_meta SET (fillfactor = 85);
 ALTER TABLE chunk ALTER data SET STORAGE EXTERNAL;  -- compressed already
 ALTER TABLE entry ALTER rest SET STORAGE MAIN;      -- small, and mostly random
 
