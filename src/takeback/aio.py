@@ -1155,6 +1155,15 @@ class AsyncSession(Bound):
         """
         return await self._portal.run(lambda: self._sync.pending_calls())
 
+    async def needs_reply(self) -> bool:
+        """Return whether the model is to speak next: what a loop asks before it makes a context.
+
+        True after a user message, after the results of all calls of the last answer, and after an answer that was cut
+        off. False while calls wait for their tools or an answer is being written, after a complete answer, and in a
+        session that is empty or finished.
+        """
+        return await self._portal.run(lambda: self._sync.needs_reply())
+
     async def branches(self) -> list[Branch]:
         """List all branches, oldest first, except those whose fork was undone."""
         return await self._portal.run(lambda: self._sync.branches())
@@ -1768,11 +1777,22 @@ class AsyncSession(Bound):
         return AsyncToolRun(self._portal, self._sync.retry(call, most=most))
 
     async def resolve_call(
-        self, call: ToolCall | str, content: Any = None, *, success: bool = True, idempotency_key: str | None = None
+        self,
+        call: ToolCall | str,
+        content: Any = None,
+        *,
+        success: bool = True,
+        denied: bool = False,
+        idempotency_key: str | None = None,
     ) -> Message:
-        """Record how an open call ended that will not run again: with its result, or with why it failed."""
+        """Record how an open call ended that will not run again: with its result, or with why it failed.
+
+        A call that was ``denied`` neither worked nor failed; the model is told so, or reads ``content``.
+        """
         return await self._portal.run(
-            lambda: self._sync.resolve_call(call, content, success=success, idempotency_key=idempotency_key)
+            lambda: self._sync.resolve_call(
+                call, content, success=success, denied=denied, idempotency_key=idempotency_key
+            )
         )
 
     async def spawn(
