@@ -88,20 +88,14 @@ class AsyncStore(Bound):
             if self._store is not None:
                 self._store.close()
 
-    def _open_no_more(self, store: Store) -> None:
-        """Close a store that was opened for a task that is gone; the next one opens it again."""
-        with self._portal.opening():
-            store.close()
-            self._store = None
-
     def __await__(self) -> Generator[Any, None, AsyncStore]:
         return self.__aenter__().__await__()
 
     async def __aenter__(self) -> AsyncStore:
         if self._store is None:
             try:
-                await self._portal.enter(self._open, self._open_no_more)
-            except BaseException:
+                await self._portal.run(self._open)
+            except BaseException:  # cancelled, or it did not open
                 self._portal.rest()
                 raise
         return self

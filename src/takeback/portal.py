@@ -126,7 +126,7 @@ class Portal:
             self._pool.shutdown(wait=False)
 
     def rest(self) -> None:
-        """End the threads, which were of no use: the store did not open. Others begin with the next call."""
+        """End the threads once they finish what they do: nobody waits for it. Others begin with the next call."""
         idle, self._pool = self._pool, self._new_pool()
         idle.shutdown(wait=False)
 

@@ -22,7 +22,8 @@ import msgspec
 import pytest
 
 import takeback
-from takeback import Attachment, Capture, Invalid, Message, Page, Resolved, Spawned, Written
+from takeback import Attachment, Capture, Invalid, Message, Page, Repair, Resolved, Spawned, Written
+from takeback.context.value import RepairNote
 from takeback.model import Bound, Portable
 
 pytestmark = [pytest.mark.trial("T50"), pytest.mark.feature("C3")]
@@ -31,7 +32,8 @@ PUBLIC = [getattr(takeback, name) for name in takeback.__all__ if inspect.isclas
 HANDLES = [cls for cls in PUBLIC if issubclass(cls, Bound)]
 CARRIERS = [Resolved, Spawned]  # they hold a handle: a dict shows it, and nothing makes it again
 VALUES = [cls for cls in PUBLIC if not issubclass(cls, Bound | BaseException) and cls not in CARRIERS]
-MIXED = [Page, Written]  # msgspec cannot tell which class an item is of; ``from_dict`` can
+# msgspec cannot tell which class an item is of, and knows a subclass of str as text alone; ``from_dict`` can.
+MIXED = [Page, Written, Repair]
 TEXTS = ["", "plain", "zwölf € \u200d", "\ud800 half", "a\nb\0c", '{"$bytes": "x"}']
 ANY = [None, True, 0.5, float("nan"), -1, 2**70, "t", b"\xff\0", [1, [2]], {"$float": "x"}, {"a": {"b": [b"c"]}}]
 
@@ -102,6 +104,7 @@ _MADE: dict[type, Callable[[], list[Any]]] = {
     Message: _messages,
     Written: lambda: [Written((*_messages()[:2], _values(takeback.Custom)[0]), 7, "main"), Written((), 0, "")],
     Page: lambda: [Page([], None), Page(["a", 1, None], "next", ("broken",))],
+    Repair: lambda: [Repair(each) for each in _values(RepairNote)],
     Capture: lambda: [Capture(), Capture("turns", largest_file=1, ignore=("*.o",))],
 }
 

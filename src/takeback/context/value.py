@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from ..errors import Invalid
-from ..model import Portable, words
+from ..model import Portable, values, words
 from ..providers import find_provider
 from ..providers.normal import listed
 
@@ -24,7 +24,7 @@ class RepairNote(Portable, msgspec.Struct, frozen=True):
     sentence: str
 
 
-class Repair(str):
+class Repair(Portable, str):
     """One repair as a sentence, with what it says as fields.
 
     ``messages`` are the seqs of the messages it was done to, ``what`` is what was done. It is ``new`` if one of them is
@@ -42,7 +42,17 @@ class Repair(str):
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Repair, (RepairNote(self.what, self.messages, self.new, str(self)),)
+        return Repair, (self._note(),)
+
+    def _note(self) -> RepairNote:
+        return RepairNote(self.what, self.messages, self.new, str(self))
+
+    def _parts(self) -> Any:
+        return values.parts(self._note())
+
+    @classmethod
+    def _from_parts(cls, given: Mapping[str, Any]) -> Repair:
+        return cls(values.made(RepairNote, given))
 
 
 def repaired(what: str, seqs: Sequence[int], *, new: bool, starts: Collection[int], summary: int) -> RepairNote:
