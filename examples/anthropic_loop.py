@@ -43,7 +43,7 @@ def agent(path: str, dies_before: str | None = None) -> None:
                         running.result(run(call.name, **call.arguments))
                 except Exception as error:  # stored as the call's result, so the model will read it
                     print(f"  {call.name} failed: {error}")
-            if s.messages(limit=1)[0].role == "assistant":
+            if not s.needs_reply():
                 return
             context = s.context("anthropic", model=MODEL)
             reply = client.messages.create(**context.request(), tools=TOOLS, max_tokens=1024)

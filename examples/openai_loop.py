@@ -45,7 +45,7 @@ def agent(folder: str, dies: bool) -> None:
     ):
         if s.message_count == 0:
             s.user("I want my money back for order 7. Anna")
-        while s.pending_calls() or s.messages(limit=1)[0].role != "assistant":
+        while s.pending_calls() or s.needs_reply():
             for call in s.pending_calls():
                 print(f"  {call.name} {call.arguments} was {call.status}", flush=True)
                 again = call.status == "unknown"  # it was started, but its outcome is not known

@@ -38,6 +38,7 @@ HANDLES = (
     "Rewind",
     "Workspace",
     "Attachment",
+    "Documents",
 )
 EVERY_VALUE = {"to_dict", "from_dict"}  # what the reference describes once, for all values
 

@@ -123,6 +123,62 @@ method runs in a thread of the portal and finishes even when the task that await
 """
 '''
 
+# A store may be opened by whoever uses it first, so its blocking twin is not there from the beginning.
+STORE = '''
+    def __init__(self, portal: Portal, opening: Callable[[], Store], store: Store | None = None) -> None:
+        self._portal, self._opening, self._store = portal, opening, store
+        if store is not None:
+            store._attachment.wrap = partial(AsyncAttachment, portal)
+
+    @property
+    def _sync(self) -> Store:
+        return self._store or self._open()
+
+    def _open(self) -> Store:
+        with self._portal.opening():
+            if self._store is None:
+                store = self._opening()
+                store._attachment.wrap = partial(AsyncAttachment, self._portal)
+                self._store = store
+            return self._store
+
+    def _shut(self) -> None:
+        with self._portal.opening():
+            if self._store is not None:
+                self._store.close()
+
+    def _open_no_more(self, store: Store) -> None:
+        """Close a store that was opened for a task that is gone; the next one opens it again."""
+        with self._portal.opening():
+            store.close()
+            self._store = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> AsyncStore:
+        if self._store is None:
+            try:
+                await self._portal.enter(self._open, self._open_no_more)
+            except BaseException:
+                self._portal.rest()
+                raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """CLOSE"""
+        if self._store is None or self._store._owner:
+            await self._portal.close(self._shut)
+
+    def __repr__(self) -> str:
+        return "<AsyncStore, not open yet>" if self._store is None else f"<Async{repr(self._store)[1:]}"
+'''
+
 OPEN = '''
 def aopen(
     url: str | PathLike[str] | None = None,
@@ -132,20 +188,14 @@ def aopen(
     read_only: bool = False,
     lock_timeout: float = LOCK_TIMEOUT,
     clock: Clock | None = None,
-) -> Opening[AsyncStore]:
-    """Open a store for tasks: ``async with takeback.aopen(url) as store``; takes what ``takeback.open`` takes."""
+) -> AsyncStore:
+    """Open a store for tasks of asyncio or trio: ``async with takeback.aopen(url) as store``, or ``await`` it.
 
-    async def opening() -> AsyncStore:
-        portal = Portal()
-        how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
-        try:
-            sync = await portal.run(lambda: how(url, scope=scope, clock=clock))
-        except BaseException:
-            portal.abandon()
-            raise
-        return AsyncStore(portal, sync)
-
-    return Opening(opening)
+    Takes what ``takeback.open`` takes. Without either, as in a constructor, the first call that is awaited opens the
+    store; close it with ``await store.close()``.
+    """
+    how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
+    return AsyncStore(Portal(), lambda: how(url, scope=scope, clock=clock))
 '''
 
 
@@ -183,6 +233,8 @@ def mentions_handle(annotation: str) -> bool:
 
 def wrap(annotation: str, value: str) -> str:
     """Return the code that turns a blocking result into an async one."""
+    if annotation == "Store":  # only ``scoped`` returns one, of a store that is open
+        return f"(lambda made: AsyncStore(self._portal, lambda: made, made))({value})"
     if annotation in HANDLES:
         return f"Async{annotation}(self._portal, {value})"
     if not mentions_handle(annotation):
@@ -345,7 +397,7 @@ def write_class(name: str, cls: type, seen: set[str]) -> str:
     """Return the source of a class's twin."""
     parts = [[f"def __init__(self, portal: Portal, sync: {name}) -> None:", "self._portal, self._sync = portal, sync"]]
     if name == "Store":
-        parts[0].append("sync._attachment.wrap = partial(AsyncAttachment, portal)")
+        parts = []
     declared = dict(annotated(cls))
     parts += [attribute(each, how, f"As the blocking ``{name}`` holds it.", seen) for each, how in declared.items()]
     for member, value in members(cls):
@@ -355,8 +407,7 @@ def write_class(name: str, cls: type, seen: set[str]) -> str:
             returns = signature_of(value.fget).return_annotation  # type: ignore[arg-type]
             parts.append(attribute(member, returns, inspect.getdoc(value) or "", seen))
         elif name == "Store" and member == "close":
-            lines = ["if self._sync._owner:", "    await self._portal.close(self._sync.close)"]
-            parts.append(["async def close(self) -> None:", _doc(value), *lines])
+            continue
         else:
             for each in get_overloads(value) if inspect.isfunction(value) else ():
                 returns = twin(signature_of(each).return_annotation, seen)
@@ -364,12 +415,16 @@ def write_class(name: str, cls: type, seen: set[str]) -> str:
             parts.append(method(name, member, value, seen))
     parts += _special(name, cls)
     body = "\n\n".join(_indented(lines) for lines in parts)
+    if name == "Store":
+        body = STORE.replace('"""CLOSE"""', _doc(store.Store.close)).lstrip("\n") + "\n" + body
     return f'class Async{name}(Bound):\n    """{inspect.getdoc(cls)}"""\n\n{body}\n'
 
 
 def _special(name: str, cls: type) -> list[list[str]]:
+    if name == "Store":
+        return []
     found = [["def __repr__(self) -> str:", 'return f"<Async{repr(self._sync)[1:]}"']]
-    if hasattr(cls, "_repr_html_") and name != "Store":
+    if hasattr(cls, "_repr_html_"):
         found.append(["def _repr_html_(self) -> str:", "return self._sync._repr_html_()"])
     if hasattr(cls, "__str__") and cls.__str__ is not object.__str__:
         found.append(["def __str__(self) -> str:", "return str(self._sync)"])
@@ -378,11 +433,9 @@ def _special(name: str, cls: type) -> list[list[str]]:
     enter = [f"async def __aenter__(self) -> Async{name}:"]
     leave = "async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, "
     leave += "trace: TracebackType | None) -> None:"
-    if name == "Store":
-        return [*found, [*enter, "return self"], [leave, "await self.close()"]]
     left = "CancelledError, CancelledError(), None"  # how a task that is cancelled while entering leaves again
     enter += [f"await self._portal.enter(self._sync.__enter__, lambda made: made.__exit__({left}))", "return self"]
-    return [*found, enter, [leave, "await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))"]]
+    return [*found, enter, [leave, "await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))"]]
 
 
 def _indented(lines: list[str]) -> str:
@@ -405,7 +458,7 @@ def generate() -> str:
 def imports(seen: set[str]) -> str:
     """Return the imports for the names that were used."""
     lines = [f"from {NAMES[name]} import {name}" for name in sorted(seen)]
-    lines += ["from collections.abc import AsyncIterator", "from typing import overload"]
+    lines += ["from collections.abc import AsyncIterator, Callable, Generator", "from typing import overload"]
     lines += ["from asyncio import CancelledError"]
     lines += [f"from .{cls.__module__.removeprefix('takeback.')} import {name}" for name, cls in HANDLES.items()]
     lines += ["from functools import partial", "from .client.open import LOCK_TIMEOUT, open_store"]

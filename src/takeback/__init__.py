@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from .client.tools import ToolRun
     from .client.workspace import Workspace
     from .context.tokens import offline_tokens
-    from .context.value import Context
+    from .context.value import Context, Repair
     from .errors import (
         Ambiguous,
         BackendError,
@@ -157,6 +157,7 @@ __all__ = [
     "Purged",
     "RedactedEntry",
     "Redaction",
+    "Repair",
     "Repaired",
     "Report",
     "Resolved",
@@ -211,7 +212,7 @@ _WHERE = {
     "client.tools": "ToolRun",
     "client.workspace": "Workspace",
     "context.tokens": "offline_tokens",
-    "context.value": "Context",
+    "context.value": "Context Repair",
     "errors": "Ambiguous BackendError Busy Closed Conflict Corrupt Error Invalid LeaseLost NotFound SchemaTooNew"
     " StorageFull Unsupported",
     "model.approval": "Approval",

@@ -7,7 +7,7 @@ method runs in a thread of the portal and finishes even when the task that await
 from __future__ import annotations
 
 from asyncio import CancelledError
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from os import PathLike
@@ -65,9 +65,61 @@ from .storage.base import Capabilities
 class AsyncStore(Bound):
     """An open store, seen from one scope; a context manager that any thread may use."""
 
-    def __init__(self, portal: Portal, sync: Store) -> None:
-        self._portal, self._sync = portal, sync
-        sync._attachment.wrap = partial(AsyncAttachment, portal)
+    def __init__(self, portal: Portal, opening: Callable[[], Store], store: Store | None = None) -> None:
+        self._portal, self._opening, self._store = portal, opening, store
+        if store is not None:
+            store._attachment.wrap = partial(AsyncAttachment, portal)
+
+    @property
+    def _sync(self) -> Store:
+        return self._store or self._open()
+
+    def _open(self) -> Store:
+        with self._portal.opening():
+            if self._store is None:
+                store = self._opening()
+                store._attachment.wrap = partial(AsyncAttachment, self._portal)
+                self._store = store
+            return self._store
+
+    def _shut(self) -> None:
+        with self._portal.opening():
+            if self._store is not None:
+                self._store.close()
+
+    def _open_no_more(self, store: Store) -> None:
+        """Close a store that was opened for a task that is gone; the next one opens it again."""
+        with self._portal.opening():
+            store.close()
+            self._store = None
+
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
+        return self.__aenter__().__await__()
+
+    async def __aenter__(self) -> AsyncStore:
+        if self._store is None:
+            try:
+                await self._portal.enter(self._open, self._open_no_more)
+            except BaseException:
+                self._portal.rest()
+                raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop automatic checkpoints, release all leases, finish pending writes and close the files.
+
+        A handle returned by ``scoped`` only stops its own automatic checkpoints: the connections stay open.
+        """
+        if self._store is None or self._store._owner:
+            await self._portal.close(self._shut)
+
+    def __repr__(self) -> str:
+        return "<AsyncStore, not open yet>" if self._store is None else f"<Async{repr(self._store)[1:]}"
 
     @property
     def scope(self) -> str:
@@ -83,14 +135,6 @@ class AsyncStore(Bound):
     def capabilities(self) -> Capabilities:
         """What this store can do, as it was opened."""
         return self._sync.capabilities
-
-    async def close(self) -> None:
-        """Stop automatic checkpoints, release all leases, finish pending writes and close the files.
-
-        A handle returned by ``scoped`` only stops its own automatic checkpoints: the connections stay open.
-        """
-        if self._sync._owner:
-            await self._portal.close(self._sync.close)
 
     def get_session(
         self, id_name_or_key: str, *, agent: str | None = None, workspace: str | PathLike[str] | None = None
@@ -515,7 +559,7 @@ class AsyncStore(Bound):
 
     def scoped(self, scope: str | None) -> AsyncStore:
         """Return a handle on another scope over the same connections."""
-        return AsyncStore(self._portal, self._sync.scoped(scope))
+        return (lambda made: AsyncStore(self._portal, lambda: made, made))(self._sync.scoped(scope))
 
     async def scopes(self) -> list[str]:
         """List the scopes that hold anything, in order; the default scope is the empty string.
@@ -682,17 +726,6 @@ class AsyncStore(Bound):
         return await self._portal.run(
             lambda: self._sync.load(path, workspace=workspace, dry_run=dry_run, progress=progress)
         )
-
-    def __repr__(self) -> str:
-        return f"<Async{repr(self._sync)[1:]}"
-
-    async def __aenter__(self) -> AsyncStore:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
 
 
 class AsyncAgent(Bound):
@@ -1128,6 +1161,15 @@ class AsyncSession(Bound):
         is gone, since it may or may not have taken effect. ``retry`` it, or record with ``resolve_call`` how it ended.
         """
         return await self._portal.run(lambda: self._sync.pending_calls())
+
+    async def needs_reply(self) -> bool:
+        """Return whether the model is to speak next: what a loop asks before it makes a context.
+
+        True after a user message, after the results of all calls of the last answer, and after an answer that was cut
+        off. False while calls wait for their tools or an answer is being written, after a complete answer, and in a
+        session that is empty or finished.
+        """
+        return await self._portal.run(lambda: self._sync.needs_reply())
 
     async def branches(self) -> list[Branch]:
         """List all branches, oldest first, except those whose fork was undone."""
@@ -1742,11 +1784,22 @@ class AsyncSession(Bound):
         return AsyncToolRun(self._portal, self._sync.retry(call, most=most))
 
     async def resolve_call(
-        self, call: ToolCall | str, content: Any = None, *, success: bool = True, idempotency_key: str | None = None
+        self,
+        call: ToolCall | str,
+        content: Any = None,
+        *,
+        success: bool = True,
+        denied: bool = False,
+        idempotency_key: str | None = None,
     ) -> Message:
-        """Record how an open call ended that will not run again: with its result, or with why it failed."""
+        """Record how an open call ended that will not run again: with its result, or with why it failed.
+
+        A call that was ``denied`` neither worked nor failed; the model is told so, or reads ``content``.
+        """
         return await self._portal.run(
-            lambda: self._sync.resolve_call(call, content, success=success, idempotency_key=idempotency_key)
+            lambda: self._sync.resolve_call(
+                call, content, success=success, denied=denied, idempotency_key=idempotency_key
+            )
         )
 
     async def spawn(
@@ -1922,7 +1975,7 @@ class AsyncSession(Bound):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+        await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))
 
 
 class AsyncSessionState(Bound):
@@ -2021,7 +2074,7 @@ class AsyncToolRun(Bound):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+        await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))
 
 
 class AsyncStream(Bound):
@@ -2072,7 +2125,7 @@ class AsyncStream(Bound):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._portal.run(lambda: self._sync.__exit__(kind, error, trace))
+        await self._portal.finish(lambda: self._sync.__exit__(kind, error, trace))
 
 
 class AsyncRewind(Bound):
@@ -2407,17 +2460,11 @@ def aopen(
     read_only: bool = False,
     lock_timeout: float = LOCK_TIMEOUT,
     clock: Clock | None = None,
-) -> Opening[AsyncStore]:
-    """Open a store for tasks: ``async with takeback.aopen(url) as store``; takes what ``takeback.open`` takes."""
+) -> AsyncStore:
+    """Open a store for tasks of asyncio or trio: ``async with takeback.aopen(url) as store``, or ``await`` it.
 
-    async def opening() -> AsyncStore:
-        portal = Portal()
-        how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
-        try:
-            sync = await portal.run(lambda: how(url, scope=scope, clock=clock))
-        except BaseException:
-            portal.abandon()
-            raise
-        return AsyncStore(portal, sync)
-
-    return Opening(opening)
+    Takes what ``takeback.open`` takes. Without either, as in a constructor, the first call that is awaited opens the
+    store; close it with ``await store.close()``.
+    """
+    how = partial(open_store, durability=durability, read_only=read_only, lock_timeout=lock_timeout)
+    return AsyncStore(Portal(), lambda: how(url, scope=scope, clock=clock))

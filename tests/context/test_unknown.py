@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from takeback import Session
+from takeback import Invalid, Session
 
 from ._checks import ALL, context_of, dumped
 
@@ -233,3 +234,121 @@ def test_one_message_with_an_unknown_field_leaves_the_others_alone(session: Sess
     context = context_of(session, provider)
     assert all(message == asked for message in context.messages[::2])
     assert context.repairs == (f"left out fields that {provider} does not know: zz_own (message 3)",)
+
+
+LITELLM = {
+    "role": "assistant",
+    "content": "A",
+    "tool_calls": None,
+    "function_call": None,
+    "provider_specific_fields": {"refusal": None},
+}
+
+
+@pytest.mark.trial("T64")
+def test_what_gateways_and_programs_add_is_left_out(session: Session) -> None:
+    session.user("Go", metadata={"own": 1})
+    session.append(LITELLM)
+    session.append({"role": "user", "content": [{"type": "text", "text": "And?", "uuid": "u"}], "timestamp": 1})
+    for provider in ALL:
+        context = context_of(session, provider)
+        assert b"specific" not in dumped(context.messages)
+        assert [each.what.rpartition(": ")[2] for each in context.repairs] == [
+            "provider_specific_fields",
+            "timestamp, uuid",
+        ]
+
+
+@pytest.mark.trial("T64")
+def test_a_tools_name_is_no_field_of_a_chat_result(session: Session) -> None:
+    session.append(*CONVERSATIONS["openai-chat"][:2])
+    session.append({"role": "tool", "tool_call_id": "c1", "name": "read", "content": "B"})
+    context = context_of(session, "openai-chat")
+    assert context.messages[-1] == {"role": "tool", "tool_call_id": "c1", "content": "B"}
+    assert context.repairs == ("left out fields that openai-chat does not know: name (message 3)",)
+
+
+# ---------------------------------------------------------------------- unknown types, calls without ids
+
+NEW: dict[str, dict[str, Any]] = {
+    "anthropic": {"role": "assistant", "content": [{"type": "hologram", "data": "x"}, {"type": "text", "text": "A"}]},
+    "openai-chat": {"role": "assistant", "content": [{"type": "hologram", "data": "x"}, {"type": "text", "text": "A"}]},
+    "openai-responses": {"type": "hologram", "id": "h_1", "data": "x"},
+    "gemini": {"role": "model", "parts": [{"hologram": {"data": "x"}}, {"text": "A"}]},
+    "bedrock": {"role": "assistant", "content": [{"text": "A"}, {"text": "B", "hologram": {"data": "x"}}]},
+}
+
+
+@pytest.mark.trial("T63", "T64")
+@pytest.mark.parametrize("form", ALL)
+def test_what_has_an_unknown_type_is_kept_and_not_sent(session: Session, form: str) -> None:
+    session.user("Go")
+    (stored,) = session.append(NEW[form])
+    kept = NEW[form]["content"] if stored.raw is None else json.loads(stored.raw)
+    assert kept == (stored.content if stored.raw is None else NEW[form])
+    for provider in ALL:
+        context = context_of(session, provider)
+        assert b"hologram" not in dumped(context.messages)
+        assert any("hologram" in each for each in context.repairs), provider
+
+
+@pytest.mark.trial("T63")
+@pytest.mark.parametrize(
+    "item", [{"type": "text", "text": "A"}, {"type": "response.created"}, {"type": "message_start"}]
+)
+def test_a_part_or_an_event_of_a_stream_is_no_item(session: Session, item: dict[str, Any]) -> None:
+    with pytest.raises(Invalid):
+        session.append(item)
+
+
+def nameless_calls(form: str, count: int) -> list[dict[str, Any]]:
+    """Return an answer with calls that have no ids, and a result of each."""
+    if form == "ours":
+        calls = [{"id": "", "name": "read", "arguments": {"n": n}} for n in range(count)]
+        results = [{"role": "tool", "content": f"R{n}", "tool_results": [{"call_id": ""}]} for n in range(count)]
+        return [{"role": "assistant", "content": "", "tool_calls": calls}, *results]
+    if form == "openai-chat":
+        function = {"name": "read", "arguments": "{}"}
+        calls = [{"id": "", "type": "function", "function": function} for _ in range(count)]
+        results = [{"role": "tool", "tool_call_id": "", "content": f"R{n}"} for n in range(count)]
+        return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+    uses = [{"type": "tool_use", "id": "", "name": "read", "input": {}} for _ in range(count)]
+    blocks = [{"type": "tool_result", "tool_use_id": "", "content": f"R{n}"} for n in range(count)]
+    return [{"role": "assistant", "content": uses}, {"role": "user", "content": blocks}]
+
+
+@pytest.mark.trial("T63")
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("form", ["ours", "openai-chat", "anthropic"])
+def test_results_without_ids_belong_to_calls_without_ids_by_their_places(
+    session: Session, form: str, count: int
+) -> None:
+    session.user("Go")
+    session.append(*nameless_calls(form, count))
+    assert [(call.status, call.id) for call in session.tool_calls()] == [
+        ("completed", f"call-{n}") for n in range(count)
+    ]
+    assert not session.pending_calls()
+    for provider in ALL:
+        context = context_of(session, provider)
+        shown = dumped(context.messages).decode()
+        assert [shown.count(f"R{n}") for n in range(count)] == [1] * count
+        assert "interrupted" not in shown
+        assert not any("dropped" in each for each in context.repairs)
+    assert not session._store.verify()
+
+
+@pytest.mark.trial("T63")
+def test_a_result_without_an_id_is_not_guessed_to_belong_to_one_of_several(session: Session) -> None:
+    calls = [{"id": name, "name": "read", "arguments": {}} for name in ("a", "b")]
+    session.user("Go")
+    session.append({"role": "assistant", "content": "", "tool_calls": calls})
+    session.append({"role": "tool", "tool_call_id": "", "content": "R"})
+    assert [call.id for call in session.pending_calls()] == ["a", "b"]
+    for provider in ALL:
+        context = context_of(session, provider)
+        assert "dropped a result without a call (message 3)" in context.repairs
+    session.tool_result("a", "A")
+    session.append({"role": "tool", "tool_call_id": "", "content": "the only one left"})
+    assert not session.pending_calls()
+    assert not session._store.verify()

@@ -5,8 +5,12 @@ Each function named ``_program`` or the like is somebody's own code; the test ar
 
 from __future__ import annotations
 
+import copy
 import inspect
+import json
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,6 +19,7 @@ import pytest
 
 import takeback
 from takeback import Custom, Native, NotFound, Session, Store
+from takeback.testing import validators
 
 
 @pytest.fixture
@@ -94,3 +99,43 @@ def test_a_framework_goes_back_one_step(store: Store) -> None:
     assert [session.name for session, _ in store.find_entries("k2")] == ["graph"]
     s.undo()
     assert s.state.get("phase") == "done"
+
+
+# ---------------------------------------------------------------------- a web page shows a conversation
+
+
+def history(store: Store, name: str) -> str:
+    """Answer a request of the page: a conversation as JSON."""
+    return json.dumps([message.to_dict() for message in store.get_session(name).messages()])
+
+
+@pytest.mark.feature("A2")
+@pytest.mark.trial("T50")
+def test_a_conversation_leaves_the_process(store: Store) -> None:
+    s = store.session("chat")
+    s.user("Hello", id="m1")
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "ä"}}
+    s.append({"role": "assistant", "content": [{"type": "text", "text": "Let me look."}, call]})
+    shown = json.loads(history(store, "chat"))
+    assert [takeback.Message.from_dict(each) for each in shown] == s.messages()
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:  # values are sent to another process and back
+        assert list(pool.map(len, [s.messages(), s.pending_calls()])) == [2, 1]
+        assert pool.submit(copy.deepcopy, s.pending_calls()).result() == s.pending_calls()
+
+
+# ---------------------------------------------------------------------- a history of another tool is continued
+
+
+@pytest.mark.feature("C2", "F3")
+@pytest.mark.parametrize("provider", ["anthropic", "openai-chat", "openai-responses", "gemini"])
+def test_items_with_fields_of_other_tools_are_kept_and_not_sent(store: Store, provider: str) -> None:
+    s = store.session("import")
+    s.append(
+        {"role": "user", "content": "Hello", "provider_specific_fields": {"trace": 1}},
+        {"role": "assistant", "content": [{"type": "text", "text": "Hi.", "internal_note": "not for the model"}]},
+        {"role": "user", "content": "Go on"},
+    )
+    assert "not for the model" in json.dumps(s.messages()[1].content)
+    request = s.context(provider, model="m").request()
+    validators.require_valid(provider, request)
+    assert not any(word in json.dumps(request) for word in ("internal_note", "provider_specific_fields"))

@@ -32,7 +32,7 @@ ONE, TWO = "acme", "rival"  # whose data is to be kept, and who asks for it
 SCOPED = (
     *("agent", "agent_version", "session", "detail", "branch", "entry", "session_tag", "link", "lost", "checkpoint"),
     *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox"),
-    *("seen", "journal", "agent_checkpoint", "pin", "workspace", "scan", "touched"),
+    *("seen", "journal", "agent_checkpoint", "pin", "workspace", "scan", "touched", "document"),
 )
 EMPTY = {"lost", "journal"}  # what nothing of the things below fills
 WITHOUT_SCOPE = {"epoch", "meta", "migration"}  # of the store itself: nobody's data
@@ -116,6 +116,8 @@ class Things:
         self.fork = session.fork(as_session=True, name="fork")
         with store.create_session("files", agent="boss", workspace=place) as working, working.tool("write"):
             (place / "secret file").write_text(f"the secret of {store.scope}")
+        store.docs("notes").put("secret", {"of": store.scope}, idempotency_key="document")
+        self.kept = store.docs("notes").put("large", self.data * 10)
         self.scan = next(iter(store.workspace(place).timeline()))
         self.preview = session.preview_rewind(1)
         self.main, self.cron = store.main_session("boss"), store.cron_session("boss", "nightly")
@@ -515,7 +517,22 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
         x.a.preview._session = x.forged
         refused(x.a.preview.apply, lambda: x.forged.preview_rewind(1))
 
+    def put(x: Any) -> None:
+        made = x.b.docs("notes").put("secret", "two's", idempotency_key="document")
+        assert (x.b.docs("notes").get("secret"), made.value) == (made, "two's")
+        assert x.a.store.docs("notes").get("secret").value == {"of": ONE}
+
     return {
+        "Store.docs": lambda x: absent(x.c.docs("notes").list()),
+        "Store.put_content": lambda x: refused(lambda: x.c.get_content(x.b.put_content(b"of two"))),
+        "Store.get_content": lambda x: refused(lambda: x.c.get_content(x.a.attachment.hash)),
+        "Documents.get": lambda x: refused(lambda: x.c.docs("notes").get("secret")),
+        "Documents.find": lambda x: absent(x.c.docs("notes").find("secret"), x.c.docs("notes").find("large")),
+        "Documents.put": put,
+        "Documents.delete": lambda x: _same(x.c.docs("notes").delete("large"), False),
+        "Documents.list": lambda x: absent(
+            x.c.docs("notes").list(), x.c.docs("notes").list("s"), x.c.docs("notes").list(cursor="large")
+        ),
         "Agent.sessions": lambda x: absent(x.forged_agent.sessions()),
         "Agent.active_sessions": lambda x: absent(x.forged_agent.active_sessions()),
         "Agent.refresh": lambda x: refused(x.forged_agent.refresh),
@@ -556,6 +573,7 @@ KINDS = (
     takeback.Workspace,
     Attachment,
     Stream,
+    takeback.Documents,
 )
 
 

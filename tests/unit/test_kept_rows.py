@@ -81,7 +81,7 @@ def test_what_was_rolled_back_is_forgotten(traced: tuple[Store, list[str]]) -> N
     session.user("first")
 
     def fails(tx: Any) -> None:
-        session._append(({"role": "user", "content": "lost"},), None, None).run(tx)
+        session._append(({"role": "user", "content": "lost"},), "error", None, None).run(tx)
         raise Conflict("planted")
 
     with pytest.raises(Conflict, match="planted"):

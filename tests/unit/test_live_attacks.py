@@ -222,7 +222,7 @@ def test_entering_again_and_again_keeps_nothing(store: Store) -> None:
 def test_a_write_without_a_lease_proves_nothing_for_one_that_came_later(store: Store) -> None:
     """A write is planned blindly, the handle then holds the session and loses it: it must not count as a sign."""
     session = store.create_session("x")
-    blind = session._append(({"role": "user", "content": "blind"},), None, None)
+    blind = session._append(({"role": "user", "content": "blind"},), "error", None, None)
     store.session(session)
     store.session("x", take_over=True)
     session._run(blind)

@@ -162,6 +162,7 @@ class TestWhatIsRefused:
         piece = {"index": 0, "delta": {}, "finish_reason": "stop"}
         part = {"id": "c", "choices": [piece], "created": 1, "model": "m", "object": "chat.completion.chunk"}
         assert "event.response" in self.refused(session, event)
+        assert "not dict" in self.refused(session, {"type": "message_stop"})
         assert "not ChatCompletionChunk" in self.refused(session, ChatCompletionChunk.model_validate(part))
         assert "a list of str" in self.refused(session, ["a"])
         assert "a list of nothing" in self.refused(session, [])

@@ -9,6 +9,7 @@ from google.genai.types import GenerateContentResponseUsageMetadata
 from openai.types import CompletionUsage
 from openai.types.responses import ResponseUsage
 
+import takeback
 from takeback import Invalid, Usage
 
 
@@ -109,7 +110,7 @@ def test_a_dataclass_with_our_names_is_read() -> None:
         output_tokens: int = 3
         details: dict[str, int] = field(default_factory=lambda: {"reasoning_tokens": 2})
 
-    assert Usage.of(RunUsage()) == Usage(10, 3, cache_read_tokens=4, reasoning_tokens=2)
+    assert Usage.of(RunUsage()) == Usage(10, 3, cache_read_tokens=4, reasoning_tokens=2, extra={"requests": 1})
 
 
 @pytest.mark.feature("B1")
@@ -146,3 +147,52 @@ def test_a_usage_is_given_back_as_it_is() -> None:
 def test_what_cannot_be_understood_is_refused(given: object) -> None:
     with pytest.raises(Invalid):
         Usage.of(given)
+
+
+@pytest.mark.trial("T67")
+@pytest.mark.parametrize(
+    ("given", "extra"),
+    [
+        ({"input_tokens": 5, "pages": 2, "tier": "fast", "nothing": None}, {"pages": 2, "tier": "fast"}),
+        ({"input_tokens": 5, "extra": {"a": 1}}, {"a": 1}),
+        (
+            {"input_tokens": 1, "cache_read_input_tokens": 2, "server_tool_use": {"web_search_requests": 3}},
+            {"server_tool_use": {"web_search_requests": 3}},
+        ),
+        (
+            {"prompt_tokens": 1, "total_tokens": 1, "prompt_tokens_details": {"cached_tokens": 1, "audio_tokens": 4}},
+            {"prompt_tokens_details": {"audio_tokens": 4}},
+        ),
+        ({"input_tokens": 1, "input_tokens_details": {"cached_tokens": 1}, "seats": [1]}, {"seats": [1]}),
+        ({"promptTokenCount": 1, "totalTokenCount": 1, "trafficType": "ON_DEMAND"}, {"trafficType": "ON_DEMAND"}),
+        ({"inputTokens": 1, "totalTokens": 1, "serverToolUsage": {}}, {"serverToolUsage": {}}),
+    ],
+)
+def test_members_without_a_name_of_ours_are_kept(given: dict[str, Any], extra: dict[str, Any]) -> None:
+    found = Usage.of(given)
+    assert found.extra == extra
+    assert Usage.of(found.to_dict()) == Usage.from_dict(found.to_dict()) == found
+    assert found.counts() == Usage.of({k: v for k, v in given.items() if k != "extra" and extra.get(k) != v}).counts()
+
+
+@pytest.mark.trial("T67")
+def test_a_sum_keeps_what_was_told_beside_the_counts() -> None:
+    one = Usage(1, extra={"pages": 2, "tier": "slow", "inside": {"a": 1}})
+    two = Usage(2, extra={"pages": 3, "tier": "fast", "inside": {"a": 1, "b": True}, "more": [1]})
+    assert one + two == Usage(3, extra={"pages": 5, "tier": "fast", "inside": {"a": 2, "b": True}, "more": [1]})
+    assert sum([one, two], start=Usage()).counts() == Usage(3).counts()
+    assert len({one, Usage(1)}) == 2
+
+
+@pytest.mark.trial("T67")
+def test_stored_usage_is_what_was_given() -> None:
+    given = {"input_tokens": 5, "output_tokens": 1, "pages": {"read": 2}}
+    with takeback.open(":memory:") as store:
+        session = store.create_session("work")
+        session.assistant("Hi", usage=given)
+        session.append({"role": "assistant", "content": "Ho", "usage": given})
+        chat = {"choices": [{"message": {"role": "assistant", "content": "A"}}], "usage": {"prompt_tokens": 1, "x": 2}}
+        session.append(chat)
+        found = [message.usage.extra for message in session.messages() if message.usage is not None]
+        assert found == [{"pages": {"read": 2}}, {"pages": {"read": 2}}, {"x": 2}]
+        assert session.stats().usage == Usage(11, 2)

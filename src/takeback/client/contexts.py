@@ -48,7 +48,7 @@ class Contexts(Reading):
         providers.find_provider(provider)
         model = arguments.optional_name(model, what="model")
         most = None if max_tokens is None else arguments.whole(max_tokens, what="max_tokens", low=1)
-        session, prompt, compaction = self._ask(standing.for_context, points.optional_target(at))
+        session, prompt, compaction, denied = self._ask(standing.for_context, points.optional_target(at))
         low = 0 if compaction is None else compaction.upto
         window, share = windows.Window(self, session, low, _make_sources(self._store._attachment)), 1
         while True:
@@ -63,6 +63,7 @@ class Contexts(Reading):
                     max_tokens=most,
                     count=_counter(count),
                     unread=unread,
+                    denied=denied,
                 )
             except budget.TooLittle:
                 share *= 2

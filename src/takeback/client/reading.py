@@ -188,6 +188,18 @@ class Reading(Fields):
 
         return self._ask(calls.pending_judged, self._calls_are_lost)
 
+    def needs_reply(self) -> bool:
+        """Return whether the model is to speak next: what a loop asks before it makes a context.
+
+        True after a user message, after the results of all calls of the last answer, and after an answer that was cut
+        off. False while calls wait for their tools or an answer is being written, after a complete answer, and in a
+        session that is empty or finished.
+        """
+        from ..ops import replies
+
+        store = self._store
+        return store._read(replies.needed, store.scope, self.id, store._clock.now_ms())
+
     # ------------------------------------------------------------------ branches and checkpoints
 
     def branches(self) -> list[Branch]:

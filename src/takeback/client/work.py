@@ -19,7 +19,7 @@ from ..ids import new_id
 from ..model import message as messages_
 from ..model.entry import Draft
 from ..model.message import Message
-from ..model.tools import ToolCall
+from ..model.tools import ToolCall, denial
 from ..model.usage import Usage
 from ..model.work import Note, Task, require_status
 from ..ops import calls, streams, tool_runs, work
@@ -249,10 +249,23 @@ class Working(Speaking):
         )
 
     def resolve_call(
-        self, call: ToolCall | str, content: Any = None, *, success: bool = True, idempotency_key: str | None = None
+        self,
+        call: ToolCall | str,
+        content: Any = None,
+        *,
+        success: bool = True,
+        denied: bool = False,
+        idempotency_key: str | None = None,
     ) -> Message:
-        """Record how an open call ended that will not run again: with its result, or with why it failed."""
-        return self.tool_result(call, content, success=success, idempotency_key=idempotency_key)
+        """Record how an open call ended that will not run again: with its result, or with why it failed.
+
+        A call that was ``denied`` neither worked nor failed; the model is told so, or reads ``content``.
+        """
+        if not denied:
+            return self.tool_result(call, content, success=success, idempotency_key=idempotency_key)
+        wanted = checks.name(call.id if isinstance(call, ToolCall) else call, what="tool call id")
+        told = denial() if content is None else content
+        return self._store_result(wanted, told, success=False, denied=True, key=idempotency_key)
 
     def _start_call(
         self, call_id: str, name: str, arguments: Any, seq: int, fresh: bool, tries: int, paths: list[bytes] | None
@@ -271,13 +284,14 @@ class Working(Speaking):
         content: Any,
         *,
         success: bool,
+        denied: bool = False,
         duration: float | None = None,
         key: str | None = None,
         began: tuple[str, int] = ("", 0),
         output: Stream | None = None,
     ) -> Message:
         body: dict[str, Any] = {"role": "tool", "content": "" if content is None else content}
-        body["tool_results"] = [{"call_id": call_id, "success": bool(success)}]
+        body["tool_results"] = [{"call_id": call_id, "success": bool(success), **({"denied": True} if denied else {})}]
         if duration is not None:
             body["duration"] = round(duration, 3) if isinstance(duration, float) else duration
         drafts, now_ms = [messages_.draft(body)], self._store._clock.now_ms()

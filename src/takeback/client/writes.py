@@ -11,7 +11,7 @@ import msgspec
 from ..errors import Invalid, LeaseLost
 from ..files import contents
 from ..model.items import Written
-from ..ops import calls, documents, leases
+from ..ops import documents, leases
 from ..ops import writes as writes_
 from . import arguments, drafts, points
 
@@ -118,16 +118,14 @@ class SessionWrite:
 
     def finish(self, done: writes_.WriteDone) -> Any:
         """Take over the session as it is now, and return what was written."""
-        handle, held = self._handle, self._held
-        if done.session.updated >= handle._seen.updated:
-            handle._seen = done.session
-        if held is not None:
-            held.sure = max(held.sure, done.session.updated)
-        handle._waiting = done.session, calls.still_waiting({}, done.drafts)
+        handle, session = self._handle, done.stored.session
+        stored = done.stored._replace(last=done.stored.first + len(done.drafts) - 1)  # the items; state comes behind
+        new = iter(handle._shown(stored, done.drafts, self._wanted.call.now_ms, held=self._held))
         if done.operation is not None:
             handle._store._made(done.operation)
-        items = tuple(handle._as_item(uid, row) for uid, row in done.items)
-        return Written(items, done.session.revision, done.branch.name)
+        count = len(done.drafts) + len(done.there)
+        items = tuple(handle._as_item(*done.there[n]) if n in done.there else next(new) for n in range(count))
+        return Written(items, session.revision, done.branch.name)
 
 
 class ItemsWrite(SessionWrite):

@@ -6,10 +6,11 @@ one begins with the same bytes, so that the provider's cache is hit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from itertools import groupby
 from math import inf
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ class _Asked(NamedTuple):
     max_tokens: int | None
     count: Count
     unread: budget.Unread | None
+    denied: Mapping[tuple[int, str], str]
 
 
 def build(
@@ -54,13 +56,16 @@ def build(
     max_tokens: int | None = None,
     count: Count = estimate,
     unread: budget.Unread | None = None,
+    denied: Mapping[tuple[int, str], str] = MappingProxyType({}),
 ) -> Context:
     """Build the context of messages and tool starts; ``sources`` begin after the compaction.
+
+    ``denied`` are the open calls that a person did not allow, by seq and id, with what the model is told of each.
 
     With a budget, a part of the log may be left ``unread``: then ``sources`` hold what of it has to stay, and
     everything behind it. If that does not fill the budget, ``TooLittle`` is raised.
     """
-    asked = _Asked(find_provider(provider), model, prompt, compaction, max_tokens, count, unread)
+    asked = _Asked(find_provider(provider), model, prompt, compaction, max_tokens, count, unread, denied)
     pinned = {compaction.upto} if compaction is not None and compaction.summary is not None else set[int]()
     known = budget.LogFacts(pinned, {})
     most = inf if max_tokens is None else budget.least_cut(max_tokens)
@@ -74,7 +79,13 @@ def _built(asked: _Asked, steps: Judged, known: budget.LogFacts) -> Context | No
     """Build a context of judged steps; None if there are fewer regular ones than it seemed."""
     speaks, notes = asked.speaks, Notes()
     summary, upto = (None, 0) if asked.compaction is None else (asked.compaction.summary, asked.compaction.upto)
-    said = read(steps.conversation(), notes, steps.items, summary=summary, upto=upto, developer=speaks.rules.developer)
+    said = read(
+        *(steps.conversation(), notes, steps.items),
+        summary=summary,
+        upto=upto,
+        developer=speaks.rules.developer,
+        denied=asked.denied,
+    )
     if steps.leave(said.items, speaks):
         return None
     words = (clean(asked.prompt or ""), *said.system)

@@ -14,6 +14,7 @@ from itertools import accumulate
 import msgspec
 from msgspec.structs import replace
 
+from ..model.message import is_unnamed
 from ..providers.normal import Call, Item, Media, Notes, Part, Result, Text, verbatim
 from ..providers.rules import Rules
 
@@ -85,9 +86,12 @@ _Places = dict[tuple[int, int], _Asked]  # by the number of an item, and of a pa
 def _match(items: Sequence[Item], notes: Notes) -> tuple[_Places, _Places]:
     """Match each result to the nearest open call before it with its id; Gemini's may name the tool instead.
 
+    A result that names neither is matched by its place.
+
     Return all calls by their own places, and those with a result by the places of these.
     """
     by_id, by_name = defaultdict[str, list[_Asked]](list), defaultdict[str, list[_Asked]](list)
+    every = list[_Asked]()
     asked, answered, step = _Places(), _Places(), 0
     for number, item in enumerate(items):
         step += item.role != "assistant"
@@ -96,8 +100,10 @@ def _match(items: Sequence[Item], notes: Notes) -> tuple[_Places, _Places]:
                 asked[number, index] = one = _Asked(number, part, step)
                 by_id[part.id].append(one)
                 by_name[part.name].append(one)
+                every.append(one)
             elif type(part) is Result:
-                found = _newest(by_id[part.call_id]) or _newest(by_name[part.call_id])
+                named = part.call_id
+                found = _newest(by_id[named]) or _newest(by_name[named]) if named else _next(every)
                 if found is None:
                     notes.add("dropped a result without a call", item.seq)
                 else:
@@ -115,6 +121,17 @@ def _newest(calls: list[_Asked]) -> _Asked | None:
             break
         found = one if one.result is None else found
     return found
+
+
+def _next(calls: list[_Asked]) -> _Asked | None:
+    """Return the call that a result without an id answers, by its place: the next one that came without one too.
+
+    Where there is none, it answers the only open call of its step; else nobody knows.
+    """
+    first = _newest(calls)
+    waiting = [] if first is None else [one for one in calls if one.step == first.step and one.result is None]
+    nameless = [one for one in waiting if is_unnamed(one.call.id)]
+    return nameless[0] if nameless else waiting[0] if len(waiting) == 1 else None
 
 
 def _units(items: Sequence[Item], rules: Rules) -> Iterator[list[int]]:

@@ -50,11 +50,13 @@ def read(
     summary: str | None = None,
     upto: int = 0,
     developer: bool = False,
+    denied: Mapping[tuple[int, str], str] = MappingProxyType({}),
 ) -> Conversation:
     """Read messages and tool starts in log order, after the summary of what came before them.
 
     ``known`` are items that were read before, by the seq of their messages. What a ``developer`` says stays in its
-    place if there is a role for it, and is collected with the system messages otherwise.
+    place if there is a role for it, and is collected with the system messages otherwise. Calls that were ``denied``
+    are answered with that.
     """
     found, cuts = Conversation([], []), list[int]()
     if summary:
@@ -70,11 +72,21 @@ def read(
             _tell(found, item, notes)
         elif item is not None:
             found.items.append(item)
+            if denied:
+                found.items.extend(_refused(item, denied, notes))
         elif isinstance(source, Message):
             cuts.append(len(found.items))
     for cut in cuts:
         _uncut(found.items, cut, notes)
     return found
+
+
+def _refused(item: Item, denied: Mapping[tuple[int, str], str], notes: Notes) -> Iterator[Item]:
+    """Yield results for the calls of an item that a person did not allow."""
+    for part in item.parts:
+        if isinstance(part, Call) and (said := denied.get((item.seq, part.id))) is not None:
+            notes.add("closed a call that was denied", item.seq)
+            yield Item("tool", (Result(part.id, (Text(clean(said)),), False, part.name),), item.seq)
 
 
 def spoken(message: Message) -> str:
@@ -180,6 +192,7 @@ def _given(message: Message, form: str, notes: Notes) -> Item | None:
     for part in parts:
         if type(part) is Call and part.raw is None:  # it had no id and was given one, so its JSON cannot be sent
             value = None
+            notes.add("gave an id to a call without one", message.seq)
     return Item(role, parts, message.seq, form, value)
 
 

@@ -27,7 +27,7 @@ from .budget import LogFacts
 from .models import is_other
 from .read import UNREADABLE, is_new, item_of
 from .runs import Run, glance_of
-from .value import Repaired, repaired
+from .value import RepairNote, repaired
 
 Source = Message | Entry
 _NOBODY: tuple[Call | None, str | None] = (None, None)
@@ -67,7 +67,7 @@ class Judged:
             done = ends
         return [*found, *self._sources[done:]]
 
-    def named(self, notes: Notes, upto: int) -> tuple[Repaired, ...]:
+    def named(self, notes: Notes, upto: int) -> tuple[RepairNote, ...]:
         """Return what was repaired, by the seqs of messages; what is no message is called by what it is.
 
         What concerns the last answer, or came after it, is new: the model has not been asked with that yet.
@@ -164,10 +164,9 @@ class _Look:
             if body.usage is not None or body.metadata is not None:
                 known.watch(source.seq, body, form)
                 plain = plain and (body.usage is None or role == "assistant")  # other counts are for repair to judge
-            if role in _TOLD:
-                if plain and self._hears(source, known):
-                    found.aside.append(index)
-                    continue
+            if role in _TOLD and plain and self._hears(source, known):
+                found.aside.append(index)
+                continue
             # A message begins a step, unless it goes on with what was said before it.
             if role == "user" or (role == "assistant" and last in _ASKED) or not begins:
                 is_odd = self._begins(index, is_odd)

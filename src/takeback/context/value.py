@@ -15,7 +15,7 @@ from ..providers.normal import listed
 _SHOWN = 8
 
 
-class Repaired(Portable, msgspec.Struct, frozen=True):
+class RepairNote(Portable, msgspec.Struct, frozen=True):
     """One thing that was changed to make a conversation valid; ``sentence`` says it for people."""
 
     what: str
@@ -36,23 +36,23 @@ class Repair(str):
     messages: tuple[int, ...]
     new: bool
 
-    def __new__(cls, of: Repaired) -> Repair:
+    def __new__(cls, of: RepairNote) -> Repair:
         found = super().__new__(cls, of.sentence)
         found.what, found.messages, found.new = of.what, of.messages, of.new
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Repair, (Repaired(self.what, self.messages, self.new, str(self)),)
+        return Repair, (RepairNote(self.what, self.messages, self.new, str(self)),)
 
 
-def repaired(what: str, seqs: Sequence[int], *, new: bool, starts: Collection[int], summary: int) -> Repaired:
+def repaired(what: str, seqs: Sequence[int], *, new: bool, starts: Collection[int], summary: int) -> RepairNote:
     """Describe a repair; the starts of tools and the summary of a compaction are no messages, and not called so."""
     said = [seq for seq in seqs if seq not in starts and seq != summary]
     begun = [seq for seq in seqs if seq in starts]
     places = [f"message{'s' if len(said) > 1 else ''} {listed(said, _SHOWN)}"] if said else []
     places += [f"tool start{'s' if len(begun) > 1 else ''} {listed(begun, _SHOWN)}"] if begun else []
     places += ["the summary"] if summary in seqs and summary not in starts else []
-    return Repaired(what, tuple(said), new, f"{what} ({'; '.join(places)})" if places else what)
+    return RepairNote(what, tuple(said), new, f"{what} ({'; '.join(places)})" if places else what)
 
 
 class Context(Portable, msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Context(Portable, msgspec.Struct, frozen=True):
     model: str | None
     system: str | None
     messages: list[Any]
-    repaired: tuple[Repaired, ...]
+    repaired: tuple[RepairNote, ...]
     omitted: tuple[str, ...]
     tokens: int
 
@@ -72,7 +72,7 @@ class Context(Portable, msgspec.Struct, frozen=True):
         return tuple(map(Repair, self.repaired))
 
     def request(self, *, tools: Any = None, **more: Any) -> dict[str, Any]:
-        """Return the keyword arguments of the SDK's call: ``client.messages.create(**context.request(max_tokens=1024))``.
+        """Return the keyword arguments of the SDK's call: ``client.messages.create(**context.request(max_tokens=99))``.
 
         ``tools`` and ``more`` go where that call takes them: Gemini's into ``config``, the tools of Bedrock into
         ``toolConfig``. Raises ``Invalid`` if there is nothing to send yet, and for an argument that the context gives
@@ -87,9 +87,7 @@ class Context(Portable, msgspec.Struct, frozen=True):
     def _nothing(self) -> str:
         there = "only instructions" if self.system or self.messages else "no message"
         left = " that can be sent (see repairs)" if self.repaired and not self.messages else ""
-        return (
-            f"there is nothing to send: the conversation has {there}{left}; add what is asked first: session.user(...)"
-        )
+        return f"there is nothing to send: the conversation has {there}{left}; add a question first: session.user(...)"
 
     def __repr__(self) -> str:
         repaired = f", {words.count(len(self.repaired), 'repair')}" if self.repaired else ""

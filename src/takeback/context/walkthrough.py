@@ -25,6 +25,7 @@ from .read import is_new, spoken
 
 _LINE, _WORD = 400, 80
 _OUTPUT = 4000  # characters of a tool's arguments or result
+_OUTCOMES = {"ok": "Result", "failed": "Failure", "denied": "Denial"}
 _BOXES = {"completed": "x"}
 
 
@@ -159,7 +160,7 @@ def _call(call: ToolCall, style: Style) -> str:
 
 def _result(result: ToolResult, message: Message, style: Style) -> str:
     name = escaped(result.name or message.tool_name or "a tool", _WORD)
-    return f"{'Result' if result.success else 'Failure'} of {name}:\n\n{fenced(_shown(result.content, style))}"
+    return f"{_OUTCOMES[result.outcome]} of {name}:\n\n{fenced(_shown(result.content, style))}"
 
 
 def _shown(value: object, style: Style) -> str:

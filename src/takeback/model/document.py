@@ -10,7 +10,7 @@ import msgspec
 from ..clock import to_datetime
 from . import Portable
 
-Namespace: TypeAlias = "str | tuple[str, ...]"
+Namespace: TypeAlias = str | tuple[str, ...]
 
 BETWEEN = "\x1f"  # the parts of a namespace as it is stored
 

@@ -180,13 +180,13 @@ class Message(Portable, msgspec.Struct, frozen=True, gc=False, eq=False):
             return tuple(msgspec.structs.replace(call, **place) for call in found)
         return tuple(
             ToolCall(
-                call["id"],
+                call["id"] or unnamed(number),
                 call["name"],
                 call.get("arguments"),
                 seq=self.seq,
                 entry_id=entry_id(self.branch, self.seq),
             )
-            for call in body.tool_calls or ()
+            for number, call in enumerate(body.tool_calls or ())
         )
 
     @property
@@ -195,8 +195,9 @@ class Message(Portable, msgspec.Struct, frozen=True, gc=False, eq=False):
         body = self.body
         if body.form is None:
             content = self._own(body) if body.tool_results else None
-            return tuple(ToolResult(**{"content": content, **result}) for result in body.tool_results or ())
-        found = _form(body.form).results(self.given())
+            found = tuple(ToolResult(**{"content": content, **result}) for result in body.tool_results or ())
+        else:
+            found = _form(body.form).results(self.given())
         if body.answers is None:
             return found
         return tuple(msgspec.structs.replace(r, call_id=id) for r, id in zip(found, body.answers, strict=False))
@@ -391,7 +392,7 @@ def given_draft(given: Given, ours: dict[str, Any] | None = None) -> Draft:
         body = {name: value for name, value in body.items() if value is not None}
         return draft(body, raw=raw, usage=given.usage, given=given)
     data = _encoded(Body(given.role, model=given.model, usage=given.usage, form=given.form))
-    more = _more({}, given.calls, given.results) if given.calls or given.results else None
+    more = _more({"role": given.role}, given.calls, given.results) if given.calls or given.results else None
     kind = TOOL_MESSAGE if given.role == "tool" else MESSAGE
     return Draft(kind, data, raw, None, _adds(given.is_turn, given.usage, None, more, given.results), more=more)
 
@@ -412,9 +413,20 @@ def _tools(body: dict[str, Any], given: Given | None) -> tuple[Sequence[ToolCall
     """Return the calls and results of a message, of whatever form."""
     if given is not None:
         return given.calls, given.results
-    calls = [ToolCall(call["id"], call["name"], call["arguments"]) for call in body.get("tool_calls") or ()]
+    given_calls = enumerate(body.get("tool_calls") or ())
+    calls = [ToolCall(call["id"] or unnamed(number), call["name"], call["arguments"]) for number, call in given_calls]
     results = [ToolResult(**{"content": None, **result}) for result in body.get("tool_results") or ()]
     return calls, results
+
+
+def unnamed(number: int) -> str:
+    """Return the id of a call that came without one: its place among the calls of its message."""
+    return f"call-{number}"
+
+
+def is_unnamed(call_id: str) -> bool:
+    """Whether a call came without an id and goes by its place."""
+    return call_id.startswith("call-") and call_id[5:].isdecimal()
 
 
 def tool_parts(body: dict[str, Any]) -> None:
@@ -432,18 +444,22 @@ def _tool_part(part: Any, wanted: tuple[str, ...]) -> dict[str, Any]:
     value = msgspec.to_builtins(part) if isinstance(part, msgspec.Struct) else part
     if not isinstance(value, dict):
         raise Invalid(f"a tool call or result is a dict, not {type(part).__name__}")
+    known = {name: "" if value.get(name) is None else value[name] for name in wanted}  # some give no ids
     for name in wanted:
-        if not codec.storable_text(value.get(name), what=f"a tool's {name}"):
+        if not codec.storable_text(known[name], what=f"a tool's {name}") and name == "name":
             raise Invalid(f"a tool's {name} must not be empty")
     if "id" in wanted:
-        return {"id": value["id"], "name": value["name"], "arguments": value.get("arguments")}
-    kept = {"call_id": value["call_id"], "success": bool(value.get("success", True))}
+        return {**known, "arguments": value.get("arguments")}
+    kept = {**known, "success": bool(value.get("success", True))}
+    kept |= {"denied": True} if value.get("denied") is True else {}
     return {**kept, **{name: value[name] for name in ("content", "name") if value.get(name) is not None}}
 
 
 def _more(body: dict[str, Any], calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> More | None:
     marks = [("call", call.id) for call in calls] + [("result", result.call_id) for result in results]
-    safe = tuple([mark for mark in marks if _is_indexable(mark[1])])
+    # A tool's result that names no call is tied to one by its place, when it is stored.
+    nameless = ("result", "") if body.get("role") == "tool" else None
+    safe = tuple([mark for mark in marks if mark == nameless or _is_indexable(mark[1])])
     hashes = tuple([each["hash"] for each in body.get("attachments") or () if each.get("hash")])
     parent, tools = body.get("parent_id"), tuple([(call.id, call.name) for call in calls])
     return More(parent, safe, hashes, tools) if parent is not None or safe or hashes else None
@@ -519,7 +535,7 @@ def _adds(
         raise Invalid(f"duration is in seconds, from 0 to 1e9, not {duration!r}")
     # As many calls as the log can find again: their number tells whether a record of one is missing.
     announced = len({name for what, name in more.calls if what == "call"}) if more else 0
-    failed = sum([not result.success for result in results]) if results else 0
+    failed = sum([not result.success and not result.denied for result in results]) if results else 0
     return Numbers._make((1, int(is_turn), announced, failed, *counts, round((duration or 0) * 1000), 0, 0, 0))
 
 

@@ -2,7 +2,8 @@
 
 An assistant message announces a call, the tool runs, a result comes back: three moments that may
 be far apart or never come, so a call says how far it got. ``unknown`` means that the tool was
-started and never reported back: it may or may not have taken effect.
+started and never reported back: it may or may not have taken effect. ``denied`` means that a person said no: it
+neither worked nor failed.
 """
 
 from __future__ import annotations
@@ -58,6 +59,17 @@ class ToolResult(Portable, msgspec.Struct, frozen=True, omit_defaults=True):
     content: Any
     success: bool = True
     name: str | None = None
+    denied: bool = False  # it was not allowed to run
 
     def __repr__(self) -> str:
-        return f"<ToolResult {self.name or self.call_id} {'ok' if self.success else 'failed'}>"
+        return f"<ToolResult {self.name or self.call_id} {self.outcome}>"
+
+    @property
+    def outcome(self) -> str:
+        """``ok``, ``failed`` or ``denied``."""
+        return "denied" if self.denied else "ok" if self.success else "failed"
+
+
+def denial(note: str | None = None) -> str:
+    """Return what a model reads in the place of a result that was never to come."""
+    return f"denied: this call was not allowed to run ({note})" if note else "denied: this call was not allowed to run"

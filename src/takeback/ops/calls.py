@@ -16,8 +16,8 @@ from .. import codec, presence
 from ..errors import Conflict, NotFound
 from ..ids import entry_id
 from ..model.entry import CALL, Draft, More, Numbers
-from ..model.message import TOOL_MESSAGE, Message
-from ..model.tools import ToolCall
+from ..model.message import TOOL_MESSAGE, Message, is_unnamed
+from ..model.tools import ToolCall, denial
 from ..presence import Holder
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
@@ -167,8 +167,9 @@ def _starter(row: EntryRow) -> Holder | None:
 
 
 def pending(tx: Tx, session: SessionRow) -> list[ToolCall]:
-    """Return the open calls of a path in the order they were announced."""
-    return [described(tx, session, FoundCall(call)) for call in open_calls.at(tx, session)]
+    """Return the open calls of a path in the order they were announced, but for those that nobody is to run."""
+    found = [described(tx, session, FoundCall(call)) for call in open_calls.at(tx, session)]
+    return [call for call in found if call.status != "denied"]
 
 
 def pending_judged(tx: Tx, session: SessionRow, lost: Lost) -> list[ToolCall]:
@@ -221,16 +222,37 @@ def described(tx: Tx, session: SessionRow, found: FoundCall) -> ToolCall:
         row = entry_at(tx, session, marks.start)[1]
         status = "running" if marks.is_running and not found.result and not _is_cut_off(row) else "unknown"
         call = msgspec.structs.replace(call, status=status, started_ms=row.at_ms, attempts=marks.starts)
+    is_denied = denied(tx, session, marks) is not None
     if not found.result:
-        return call
+        return msgspec.structs.replace(call, status="denied") if is_denied else call
     uid, row = entry_at(tx, session, found.result)
     result = next((each for each in _message(uid, row).tool_results if each.call_id == marks.id), None)
     if result is None:
         return call
     status, error = ("completed", None) if result.success else ("failed", str(result.content))
+    status = "denied" if result.denied or (is_denied and not result.success) else status
     return msgspec.structs.replace(
         call, status=status, result=result.content, success=result.success, finished_ms=row.at_ms, error=error
     )
+
+
+def denied(tx: Tx, session: SessionRow, call: OpenCall) -> str | None:
+    """Return what a model is told of a call that a person did not allow; None for every other call."""
+    row = entry_at(tx, session, call.answer)[1] if call.answer > call.ask else None
+    said = codec.decode(row.body) if row is not None and row.body is not None else {}
+    return denial(said.get("note")) if said.get("approved") is False else None
+
+
+def denied_open(tx: Tx, session: SessionRow) -> dict[tuple[int, str], str]:
+    """Return the open calls that a person did not allow, by seq and id, with what a model is told of each."""
+    found = {(call.call, call.id): denied(tx, session, call) for call in open_calls.at(tx, session) if call.answer}
+    return {place: text for place, text in found.items() if text is not None}
+
+
+def awaited(tx: Tx, session: SessionRow) -> bool:
+    """Whether a call of this turn waits for its tool or its result; older ones were given up."""
+    found = [call for call in open_calls.at(tx, session) if denied(tx, session, call) is None]
+    return any(entry_at(tx, session, call.call)[1].turns >= session.turns for call in reversed(found))
 
 
 def _is_cut_off(start: EntryRow) -> bool:
@@ -278,6 +300,8 @@ def start(
         call = described(tx, session, FoundCall(waiting))
         if call.status == "running":
             return call, None
+        if call.status == "denied":
+            raise Conflict(f"tool call {call_id!r} was denied, so it cannot run; the model is told so", found="denied")
         if waiting.start and not again:
             raise Conflict(
                 f"it is unknown whether tool call {call_id!r} took effect: the process that ran it is gone; retry it,"
@@ -308,8 +332,9 @@ def settled(tx: Tx, session: SessionRow, drafts: Sequence[Draft]) -> list[Draft]
     found = list[Draft]()
     waiting = _waiting(tx, session, drafts)
     for draft in drafts:
-        if draft.kind == TOOL_MESSAGE and draft.more is not None and len(draft.body) <= SMALL:
-            draft = _settle(tx, session, draft, waiting)
+        if draft.kind == TOOL_MESSAGE and draft.more is not None:
+            small = len(draft.body) <= SMALL
+            draft = _settle(tx, session, draft, waiting) if small else _named(draft, draft.more)
         waiting.update(_tools(draft))
         for result in _results(draft):
             waiting.pop(result, None)
@@ -342,6 +367,9 @@ def _answered(tx: Tx, session: SessionRow, given: str, waiting: Mapping[str, str
     def name(call: str | OpenCall) -> str:
         return call if isinstance(call, str) else announced(tx, session, call.call, call.id).name
 
+    given = given or by_place([*waiting])
+    if not given:
+        return given, None
     if given in waiting:
         return given, name(waiting[given])
     for call_id, call in waiting.items():
@@ -350,9 +378,23 @@ def _answered(tx: Tx, session: SessionRow, given: str, waiting: Mapping[str, str
     return given, name_of(tx, session, given)
 
 
+def by_place(waiting: Sequence[str]) -> str:
+    """Return the call that a result without an id answers: the next one that came without, or the only one open.
+
+    Anything else would be a guess, and gives no call at all.
+    """
+    nameless = [call_id for call_id in waiting if is_unnamed(call_id)]
+    return nameless[0] if nameless else waiting[0] if len(waiting) == 1 else ""
+
+
+def _named(draft: Draft, more: More) -> Draft:
+    """Leave out results that name no call from what a message does to calls."""
+    return draft._replace(more=more._replace(calls=tuple([mark for mark in more.calls if mark[1]])))
+
+
 def _tied(draft: Draft, tool: str | None, results: list[str], given: list[str]) -> Draft:
     """Add to a tool message the name of its tool, and the calls it answers if it does not name them itself."""
-    calls = tuple([("result", call_id) for call_id in given])
+    calls = tuple([("result", call_id) for call_id in given if call_id])
     more = (draft.more or More())._replace(calls=calls)
     if given == results and b'"tool_name"' not in draft.body:  # then its name only has to be put in at the end
         body = draft.body[:-1] + b',"tool_name":' + codec.encode(tool) + b"}" if tool else draft.body

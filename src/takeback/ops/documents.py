@@ -144,7 +144,7 @@ def _damaged(row: DocumentRow, error: Corrupt) -> Corrupt:
     return Corrupt(f"the value of {what} is damaged: {error}; run verify to see what else is", what=what)
 
 
-class Listed(NamedTuple):
+class DocumentsFound(NamedTuple):
     """A page of documents, the key to go on from (None at the end), and what is damaged among them."""
 
     documents: list[Document]
@@ -152,7 +152,9 @@ class Listed(NamedTuple):
     damaged: list[str]
 
 
-def page(tx: Tx, scope: str, namespace: str, *, prefix: str, after: str | None, limit: int, now_ms: int) -> Listed:
+def page(
+    tx: Tx, scope: str, namespace: str, *, prefix: str, after: str | None, limit: int, now_ms: int
+) -> DocumentsFound:
     """Return the next documents whose keys begin with a prefix, in the order of their keys.
 
     A page ends early once it holds some megabytes. Damaged documents are named and left out.
@@ -173,11 +175,11 @@ def page(tx: Tx, scope: str, namespace: str, *, prefix: str, after: str | None, 
             except Corrupt as error:
                 damaged.append(error.what)
             if size > _PAGE_BYTES:
-                return Listed(found, after, damaged)
+                return DocumentsFound(found, after, damaged)
         if len(rows) < wanted:
-            return Listed(found, None, damaged)
+            return DocumentsFound(found, None, damaged)
         if len(found) == limit:
-            return Listed(found, after, damaged)
+            return DocumentsFound(found, after, damaged)
 
 
 def _listed(

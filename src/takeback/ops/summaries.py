@@ -10,18 +10,22 @@ from ..model.about import About, Brief
 from ..model.session import Stats
 from ..model.work import Compaction
 from ..storage.base import Tx
-from . import agents, checkpoints, sessions, work
+from . import agents, calls, checkpoints, sessions, work
 from .listing import shown_status
 from .points import Target, seen_from
 from .sessions import LeaseRow, SessionRow, Whole
 
+Denied = dict[tuple[int, str], str]  # calls by seq and id, with what a model is told of each
 
-def for_context(tx: Tx, session: SessionRow, target: Target | None) -> tuple[SessionRow, str | None, Compaction | None]:
-    """Return a session as it is, or was at a point, with its agent's prompt and the compaction in force."""
+
+def for_context(
+    tx: Tx, session: SessionRow, target: Target | None
+) -> tuple[SessionRow, str | None, Compaction | None, Denied]:
+    """Return a session as it is, or was at a point, its agent's prompt, the compaction in force, and denied calls."""
     agent = agents.find(tx, session.scope, session.agent)
     prompt = None if agent is None else codec.decode(agent.fields).get("system_prompt")
     there = seen_from(tx, session, target)
-    return there, prompt, work.compaction(tx, there)
+    return there, prompt, work.compaction(tx, there), calls.denied_open(tx, there)
 
 
 def brief(tx: Tx, session: SessionRow) -> Brief:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .. import codec
 from ..errors import Conflict
-from ..model.entry import Draft
+from ..model.entry import STATE_KINDS, Draft
 from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
 from ..model.status import require_open
@@ -45,15 +45,15 @@ class WantedWrite(NamedTuple):
 
 
 class WriteDone(NamedTuple):
-    """What one write did.
+    """What one write did: ``drafts`` are the items that were new, ``there`` those that were not, by their place.
 
-    ``items`` are the rows of the items in order, each with the id of its branch; ``drafts`` are those that were new.
+    Those that were there are rows, each with the id of its branch.
     """
 
-    session: SessionRow
+    stored: entries.Appended
     branch: BranchRow
-    items: list[tuple[str, EntryRow]]
     drafts: Sequence[Draft]
+    there: Mapping[int, tuple[str, EntryRow]]
     operation: Operation | None = None
 
 
@@ -81,25 +81,20 @@ def write(tx: Tx, scope: str, session_id: str, wanted: WantedWrite) -> WriteDone
     done = _put(tx, place, drafts, wanted)
     for namespace, key, value in sorted(wanted.docs, key=lambda each: each[:2]):  # one order for all: no deadlock
         documents.put(tx, scope, namespace, key, value, expected_version=None, expires_ms=None, now_ms=call.now_ms)
+    branch = place.beside or branches.get(tx, scope, done.session.branch)
     if call.key is not None:
-        _keep(tx, done, wanted)
-    branch = branches.find_by_uid(tx, scope, done.uid) or branches.get(tx, scope, done.session.branch)
-    rows = _stored(tx, scope, branch, done, len(drafts))
-    new = iter((branch.uid, row) for row in rows)
-    items = [there[number] if number in there else next(new) for number in range(len(wanted.drafts))]
-    return WriteDone(done.session, branch, items, drafts, place.operation)
+        _keep(tx, done, branch, wanted)
+    if place.beside is not None and drafts:  # only the log knows which turns they are of
+        rows = log.read_all(tx, scope, [Segment(branch.bid, branch.uid, done.first - 1, done.first - 1 + len(drafts))])
+        new = iter((branch.uid, row) for row in rows)
+        there = {number: there.get(number) or next(new) for number in range(len(wanted.drafts))}
+        drafts = ()
+    return WriteDone(done, branch, drafts, there, place.operation)
 
 
 def _works(wanted: WantedWrite) -> bool:
     """Whether a write changes the state of work."""
     return bool(wanted.state or wanted.state_delete) or wanted.tasks is not None
-
-
-def _stored(tx: Tx, scope: str, branch: BranchRow, done: entries.Appended, count: int) -> list[EntryRow]:
-    """Read the items that were just stored."""
-    if not count:
-        return []
-    return log.read_all(tx, scope, [Segment(branch.bid, branch.uid, done.first - 1, done.first - 1 + count)])
 
 
 # ---------------------------------------------------------------------- the same write again
@@ -116,20 +111,24 @@ def _repeated(tx: Tx, session: SessionRow, wanted: WantedWrite) -> WriteDone | N
         if kept.digest != asked:
             raise Conflict(f"idempotency key {key!r} was already used for a different write; use a new key", found=key)
         rows = log.read_all(tx, session.scope, [Segment(branch.bid, branch.uid, kept.seq - 1, kept.last_seq)])
-        items = [(branch.uid, row) for row in rows[: len(wanted.drafts)]]
-        return WriteDone(session, branch, items, ())
+        items = {n: (branch.uid, row) for n, row in enumerate(row for row in rows if row.kind not in STATE_KINDS)}
+        return WriteDone(_nothing(session), branch, (), items)
     if idempotency.made_before(tx, session.scope, session.sid, key, wanted.call.request) is None:
         return None
-    return WriteDone(session, branches.get(tx, session.scope, session.branch), [], ())
+    return WriteDone(_nothing(session), branches.get(tx, session.scope, session.branch), (), {})
 
 
-def _keep(tx: Tx, done: entries.Appended, wanted: WantedWrite) -> None:
+def _nothing(session: SessionRow) -> entries.Appended:
+    """Return what an append of nothing did."""
+    return entries.Appended(session, session.uid, session.seq + 1, session.seq)
+
+
+def _keep(tx: Tx, done: entries.Appended, branch: BranchRow, wanted: WantedWrite) -> None:
     """Record the key of a write: with its entries, or alone if it has none."""
     session, asked = done.session, idempotency.digest(wanted.call.request)
-    branch = branches.find_by_uid(tx, session.scope, done.uid) if done.last >= done.first else None
-    place = (
-        (0, 0, 0, KIND, session.id) if branch is None else (branch.bid, done.first, done.last, idempotency.ENTRIES, "")
-    )
+    place: tuple[int, int, int, str, str] = 0, 0, 0, KIND, session.id
+    if done.last >= done.first:
+        place = branch.bid, done.first, done.last, idempotency.ENTRIES, ""
     idempotency.keep(tx, OnceRow(session.scope, session.sid, wanted.call.key or "", *place, asked, wanted.call.now_ms))
 
 
@@ -226,7 +225,7 @@ def _put(tx: Tx, place: _Place, drafts: Sequence[Draft], wanted: WantedWrite) ->
     if counts:
         session = sessions.write(tx, session, **counts)
     if not everything:
-        return entries.Appended(session, session.uid, session.seq + 1, session.seq)
+        return _nothing(session)
     if place.beside is not None:
         return entries.put_late(tx, session, place.beside, everything, now_ms=now_ms)
     return entries.put(tx, session, everything, now_ms=now_ms)

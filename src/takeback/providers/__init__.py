@@ -5,8 +5,8 @@ as its provider's own JSON beside the name of its form; nothing is translated on
 replay is byte for byte what the provider said. Recognising and reading never raise on odd data: what is in no known
 form is left to the caller as it is, and a field of an unexpected type reads as absent.
 
-A folder holds ``form`` (recognise and read a message), ``read`` (into the normal form), ``known`` (the fields that there
-are), ``rules`` (what the repair heeds), ``write`` (requests) and ``glance`` (what is plainly right as stored). Of a
+A folder holds ``form`` (recognise and read a message), ``read`` (into the normal form), ``known`` (its
+fields), ``rules`` (what the repair heeds), ``write`` (requests) and ``glance`` (what is plainly right as stored). Of a
 folder only ``form`` is loaded to append; the rest with the first context. A provider is registered by its line here.
 """
 

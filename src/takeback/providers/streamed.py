@@ -37,7 +37,7 @@ def final(message: object, written: Sequence[tuple[str, str]]) -> Any:
     value = values[0] if values and not isinstance(message, list | tuple) else None
     if isinstance(value, dict) and _is_partial(value):
         raise Invalid(_CUT_OFF)
-    if not isinstance(value, dict) or not (recognise(value) or isinstance(value.get("role"), str)):
+    if not isinstance(value, dict) or _is_piece(value) or not (recognise(value) or isinstance(value.get("role"), str)):
         empty = isinstance(value, dict) and value.get("output") == []
         raise Invalid("the response has no output to store" if empty else f"{_TAKES}; not {_named(message)}")
     return message
@@ -48,6 +48,13 @@ def _is_partial(value: dict[str, Any]) -> bool:
     if value.get("type") == "message" and "stop_reason" in value:
         return value["stop_reason"] is None
     return value.get("object") == "response" and value.get("status") in _RUNNING
+
+
+def _is_piece(value: dict[str, Any]) -> bool:
+    """Whether a value is one event or chunk of a stream."""
+    kind, thing = value.get("type"), value.get("object")
+    is_event = isinstance(kind, str) and kind.startswith(("response.", "message_", "content_block_"))
+    return is_event or (isinstance(thing, str) and thing.endswith(".chunk"))
 
 
 def _named(message: object) -> str:

@@ -12,6 +12,7 @@ from ..errors import Corrupt
 from ..files import snapshots
 from ..files.timeline import IN_SCAN
 from ..ids import entry_id
+from ..model.items import CUSTOM
 from ..ops import agents, blobs, branches, sessions
 from ..ops.log import key_of
 from ..ops.verify import derived, log
@@ -105,9 +106,14 @@ def links(tx: Tx, branch: BranchRow, rows: list[EntryRow], lost: set[int]) -> li
             continue
         if row.body is None and row.spill is None:
             found.update(LINK.all(tx, "INDEXED BY link_key WHERE scope = ? AND key = ?", (branch.scope, row.key)))
-        elif row.spill or row.kind in snapshots.NEEDS or b'"attachments"' in (row.body or b""):
+        elif row.spill or _may_need(row):
             found.update(LinkRow(branch.scope, each, row.key) for each in linked(tx, branch, row))
     return sorted(found)
+
+
+def _may_need(row: EntryRow) -> bool:
+    """Whether an entry may need contents beside its own body."""
+    return row.kind in snapshots.NEEDS or row.kind.startswith(CUSTOM) or b'"attachments"' in (row.body or b"")
 
 
 def linked(tx: Tx, branch: BranchRow, row: EntryRow) -> set[str]:

@@ -145,7 +145,7 @@ class Plain:
             name = line(result.name or message.tool_name or result.call_id)
             if (start := asked.get(result.call_id)) is not None and start.arguments:
                 yield f"-> {name} {self._shortened(documents.compact(start.arguments))[0]}"
-            state = self._out.paint("ok", "green") if result.success else self._out.paint("failed", "red")
+            state = self._out.paint(result.outcome, _OUTCOMES[result.outcome])
             first, *rest = self._shortened(documents.said(result))
             yield self._out.paint(f"tool {name}", "bold") + f" {state}: {first}"
             yield from (f"  {each}" for each in rest)
@@ -157,6 +157,7 @@ class Plain:
         return [line(flat if len(flat) <= _SHORT else f"{flat[: _SHORT - 3]}...")]
 
 
+_OUTCOMES = {"ok": "green", "failed": "red", "denied": "yellow"}
 _STYLES = {"user": "cyan", "assistant": "green"}
 
 
@@ -214,7 +215,7 @@ class _Markdown:
             name = line(result.name or message.tool_name or result.call_id)
             if (start := asked.get(result.call_id)) is not None and start.arguments:
                 yield from ("", f"**calls {name}**", *_fenced(documents.compact(start.arguments), self._tools))
-            failed = "" if result.success else " (failed)"
+            failed = "" if result.success else f" ({result.outcome})"
             yield from ("", f"**{name}**{failed}", *_fenced(documents.said(result), self._tools))
 
 

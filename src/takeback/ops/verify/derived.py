@@ -78,7 +78,7 @@ def _needs_of(message: Message) -> Needs:
     marks = more.calls
     if body.answers is not None:
         marks = (*(mark for mark in marks if mark[0] != "result"), *(("result", each) for each in body.answers))
-    return Needs(marks, frozenset(more.blobs))
+    return Needs(tuple(mark for mark in marks if mark[1]), frozenset(more.blobs))
 
 
 def links(row: EntryRow, needed: Needs) -> set[str]:

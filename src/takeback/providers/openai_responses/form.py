@@ -25,7 +25,13 @@ _MARKS = {
     "additional_tools": ("tools",),
     "configuration_update": ("reasoning", "text"),
 }
-_OTHERS = ("tool_call", "mcp_tool_")
+# Parts of messages, and events of streams, are none by themselves.
+_PIECES = _PARTS | {
+    *("text", "image", "image_url", "audio", "input_audio", "video", "file", "document", "refusal", "reasoning_text"),
+    *("tool_use", "tool_result", "thinking", "redacted_thinking", "function", "custom", "error", "ping"),
+}
+_EVENTS = ("message", "content_block_")
+_OTHERS = ("tool_call", "mcp_tool_")  # words of other libraries
 _OUTPUTS = ("_call_output", "tool_search_output", "program_output", "mcp_approval_response")
 _TOLD = frozenset({"additional_tools", "configuration_update", "compaction_trigger"})
 _CLIENT_CALLS = frozenset(
@@ -67,10 +73,8 @@ def _is_item(value: dict[str, Any], kinds: frozenset[str]) -> bool:
         return _is_message(value, kinds)
     if name in _MARKS:
         return any(mark in value for mark in _MARKS[name])
-    if name.startswith(_OTHERS):
-        return False
-    has_id = "call_id" in value or "id" in value
-    return name == "compaction_trigger" or name.startswith("mcp_") or (has_id and name.endswith(("_call", *_OUTPUTS)))
+    # Whatever else has a type of its own and nobody who says it is an item of tomorrow: it is kept as it is.
+    return "role" not in value and name not in _PIECES and "." not in name and not name.startswith((*_EVENTS, *_OTHERS))
 
 
 def _is_message(value: dict[str, Any], kinds: frozenset[str]) -> bool:

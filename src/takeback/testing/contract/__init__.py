@@ -26,6 +26,7 @@ from .points import Operations, Points
 from .races import Races
 from .redaction import Redactions
 from .regressions import Regressions
+from .replies import Denials, Replies
 from .rewinds import FileRewinds, Rewinds
 from .rewound import RewindsOfOthers, RewindsOfWork
 from .sessions import Listing, Sessions, Trash
@@ -41,8 +42,8 @@ from .writes import AnyBranch, Customs, Natives, Writes
 _PARTS = (Messages, Races, Branches, Stores, Agents, States, Sessions, Listing, Trash, Work, Tools, Attachments)
 _CONTENTS = (StoredDocuments, StoredContents)
 _FILES = (Captures, FilePoints, Announced, Sweeping, Rewinds, FileRewinds, RewindsOfOthers, RewindsOfWork, Timelines)
+_LIVE = (Leases, Statuses, Streams, Calls, Approvals, Denials, Replies, SubAgents, Families, Inboxes)
 _WRITES = (Writes, Natives, Customs, AnyBranch)
-_LIVE = (Leases, Statuses, Streams, Calls, Approvals, SubAgents, Families, Inboxes)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 

@@ -45,7 +45,7 @@ class Regressions(Contract):
         session.append({"role": "assistant", "tool_calls": [{"id": "c1", "name": "ls", "status": "completed"}]})
         assert [(c.status, c.arguments) for c in session.pending_calls()] == [("pending", None)]
         session.context("anthropic")
-        for wrong in (5, [5], [{"id": "x"}], [{"id": "x", "name": 5}], [{"id": "", "name": "n"}]):
+        for wrong in (5, [5], [{"id": "x"}], [{"id": "x", "name": 5}], [{"id": "", "name": ""}]):
             with pytest.raises(Invalid):
                 session.append({"role": "assistant", "tool_calls": wrong})
         session.append({"role": "assistant", "tool_calls": [{"id": "a\tb", "name": "ls"}]})
