@@ -133,8 +133,9 @@ class Redactions(Contract):
     def test_what_cannot_be_redacted_says_why(self, tmp_path: Path, store: Store, session: Session) -> None:
         session.set_tasks([SECRET])
         session.user("hello", id="mine")
+        tasks, *_ = session.entries()
         with pytest.raises(Invalid, match="anew"):
-            session.redact([*session.entries()][0].id)
+            session.redact(tasks.id)
         with pytest.raises(NotFound):
             session.redact("nosuch")
         with pytest.raises(NotFound):
@@ -174,7 +175,7 @@ class Redactions(Contract):
             other.load(tmp_path / "one.jsonl")
             assert not (report := other.verify()), str(report)
             assert [message.role for message in other.get_session(session.id).messages()] == ["redacted"] * 4
-            assert [each.id for each in other.get_session(session.id).messages()][0] == "mine"
+            assert other.get_session(session.id).messages()[0].id == "mine"
         for form in ("markdown", "html"):
             store.export(session, tmp_path / f"one.{form}", format=form)
             assert "redacted" in (tmp_path / f"one.{form}").read_text()
