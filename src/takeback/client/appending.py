@@ -396,7 +396,7 @@ def _appended(
         if draft.kind in messages_.MESSAGE_KINDS:
             late_ms = now_ms - at_ms
             found.append(Message(done.uid, seq, turn, at_ms, draft.body, draft.raw, None, reader, late_ms))
-        else:
+        elif draft.kind.startswith(items_.CUSTOM):
             times = at_ms, now_ms
             found.append(items_.as_custom(done.uid, (seq, turn), draft.kind, draft.mid, draft.body, times))
         turn -= draft.adds[1]

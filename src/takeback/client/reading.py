@@ -142,7 +142,7 @@ class Reading(Fields):
 
         arguments.flag(newest, what="newest")
         arguments.flag(all_branches, what="all_branches")
-        wanted = customs.Wanted(
+        wanted = customs.WantedCustoms(
             arguments.optional_name(kind, what="kind"),
             arguments.optional_name(id_prefix, what="id_prefix"),
             newest,

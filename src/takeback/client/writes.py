@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import Invalid, LeaseLost
+from ..errors import Invalid
 from ..files import contents
 from ..model.items import Written
-from ..ops import documents, leases
+from ..ops import documents
 from ..ops import writes as writes_
 from . import arguments, drafts, points
 
@@ -101,30 +101,19 @@ class SessionWrite:
     @property
     def run(self) -> Op[writes_.WriteDone]:
         """The operation, on condition that the session is still this handle's if it was entered."""
-        handle, held = self._handle, self._held
-        write = partial(writes_.write, scope=handle._store.scope, session_id=handle.id, wanted=self._wanted)
-        if held is None:
-            return write
-        fence = held.fence
-
-        def fenced(tx: Any) -> writes_.WriteDone:
-            try:
-                return leases.fenced(tx, handle._store.scope, handle.id, fence, write)
-            except LeaseLost:
-                held.lose()
-                raise
-
-        return fenced
+        handle, held, wanted = self._handle, self._held, self._wanted
+        if held is not None:
+            wanted = wanted._replace(fence=held.fence, lost=held.lose)
+        return partial(writes_.write, scope=handle._store.scope, session_id=handle.id, wanted=wanted)
 
     def finish(self, done: writes_.WriteDone) -> Any:
         """Take over the session as it is now, and return what was written."""
         handle, session = self._handle, done.stored.session
-        stored = done.stored._replace(last=done.stored.first + len(done.drafts) - 1)  # the items; state comes behind
-        new = iter(handle._shown(stored, done.drafts, self._wanted.call.now_ms, held=self._held))
+        new = handle._shown(done.stored, done.drafts, self._wanted.call.now_ms, held=self._held)
         if done.operation is not None:
             handle._store._made(done.operation)
-        count = len(done.drafts) + len(done.there)
-        items = tuple(handle._as_item(*done.there[n]) if n in done.there else next(new) for n in range(count))
+        count, fresh = len(new) + len(done.there), iter(new)
+        items = tuple(handle._as_item(*done.there[n]) if n in done.there else next(fresh) for n in range(count))
         return Written(items, session.revision, done.branch.name)
 
 

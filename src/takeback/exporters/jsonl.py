@@ -30,7 +30,7 @@ class LineTarget(Protocol):
         """Write some bytes."""
 
 
-class Written(NamedTuple):
+class WrittenLines(NamedTuple):
     """What an export wrote, and how many likely secrets of each kind it contains."""
 
     lines: int
@@ -49,7 +49,7 @@ def write(
     subagents: bool = True,
     documents: bool = False,
     progress: Progress | None = None,
-) -> Written:
+) -> WrittenLines:
     """Write sessions as lines, with their sub-agents unless excluded, and everything they depend on.
 
     With ``documents``, the documents of the scope too.
@@ -62,7 +62,7 @@ def write(
         if _BINARY not in line:
             secrets.look(line.decode())
     total = sum(counts.values())
-    return Written(total, size, counts["session"], counts["entry"], counts["blob"], secrets.counts)
+    return WrittenLines(total, size, counts["session"], counts["entry"], counts["blob"], secrets.counts)
 
 
 def lines(

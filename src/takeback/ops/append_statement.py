@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ..errors import LeaseLost
 from ..model.entry import Draft
 from ..model.message import TOOL_MESSAGE
 from ..model.status import FINISHED
@@ -83,7 +82,7 @@ class Append:
                 return in_turn
         session = entries.writable(tx, self.scope, self.session_id)
         if self.fence is not None:
-            self._require_lease(tx, session, self.fence)
+            leases.require_or(tx, session, self.fence, self._lost)
         if TOOL_MESSAGE in [draft.kind for draft in drafts]:
             drafts = self._settled(tx, session)
         done = entries.append(
@@ -101,14 +100,6 @@ class Append:
     def _told(self, done: Appended) -> Appended:
         """Mark an append before which others wrote; else the statement failed only because a new rank was due."""
         return done._replace(late=self.known is not None and done.session.revision != self.known.revision + 1)
-
-    def _require_lease(self, tx: Tx, session: SessionRow, fence: Fence) -> None:
-        try:
-            leases.require(tx, session, fence)
-        except LeaseLost:
-            if self._lost is not None:
-                self._lost()
-            raise
 
     def _settled(self, tx: Tx, session: SessionRow) -> Sequence[Draft]:
         """Tie tool results to their calls; while the session is as it was seen, the caller knows its open calls."""

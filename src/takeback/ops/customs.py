@@ -28,7 +28,7 @@ BY_ID = "INDEXED BY entry_mid WHERE scope = ? AND mid = ? AND mid IS NOT NULL AN
 _LAST = "\U0010ffff"
 
 
-class Wanted(NamedTuple):
+class WantedCustoms(NamedTuple):
     """Which custom entries: of a kind, with ids that begin in a way, how many, behind which cursor."""
 
     kind: str | None
@@ -54,7 +54,7 @@ def get(tx: Tx, session: SessionRow, wanted: str) -> Custom:
     return as_value(segment.uid, rows[0])
 
 
-def page(tx: Tx, session: SessionRow, wanted: Wanted) -> tuple[list[Custom], str | None]:
+def page(tx: Tx, session: SessionRow, wanted: WantedCustoms) -> tuple[list[Custom], str | None]:
     """Return a page of custom entries in the order of the path, or branch by branch, and the cursor of the next."""
     found = list[Custom]()
     for segment in _segments(tx, session, wanted):
@@ -67,7 +67,7 @@ def page(tx: Tx, session: SessionRow, wanted: Wanted) -> tuple[list[Custom], str
     return found, None
 
 
-def _segments(tx: Tx, session: SessionRow, wanted: Wanted) -> Sequence[Segment]:
+def _segments(tx: Tx, session: SessionRow, wanted: WantedCustoms) -> Sequence[Segment]:
     """Return where to look, in order."""
     path = log.path_segments(tx, session, 0, session.seq)
     found = _every_segment(tx, session, path) if wanted.all_branches else path
@@ -95,7 +95,7 @@ def _behind(segments: Sequence[Segment], cursor: str, *, newest: bool) -> list[S
     return [cut, *segments[place + 1 :]]
 
 
-def _rows(tx: Tx, scope: str, segment: Segment, wanted: Wanted, limit: int) -> list[EntryRow]:
+def _rows(tx: Tx, scope: str, segment: Segment, wanted: WantedCustoms, limit: int) -> list[EntryRow]:
     """Read the custom entries of one segment that match, at most ``limit``."""
     if segment.high <= segment.low:
         return []

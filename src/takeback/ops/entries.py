@@ -225,7 +225,9 @@ def _link(tx: Tx, row: EntryRow, more: More | None) -> None:
     for content_hash in sorted(needed):
         if not blobs.exists(tx, row.scope, content_hash):
             raise Conflict(
-                "content of this message was purged while it was being stored; try again", found=content_hash
+                f"content {content_hash[:12]} of this entry is not in the store: it was never stored, or purged since;"
+                " store it first",
+                found=content_hash,
             )
         LINK.put(tx, LinkRow(row.scope, content_hash, row.key))
 

@@ -73,6 +73,16 @@ def fenced(
     return op(tx, *args, **kwargs)
 
 
+def require_or(tx: Tx, session: SessionRow, fence: Fence, lost: Callable[[], None] | None) -> None:
+    """Check a lease as ``require`` does; call ``lost`` before the error if somebody else has taken the session over."""
+    try:
+        require(tx, session, fence)
+    except LeaseLost:
+        if lost is not None:
+            lost()
+        raise
+
+
 def lost(lease: LeaseRow | None) -> str:
     """Return the message for a lease that was lost: who has the session now."""
     if lease is None or lease.holder is None:

@@ -1,13 +1,14 @@
 """One write: messages, custom entries, session state, tasks and documents, all or none.
 
-Everything is one transaction, so that no crash can leave a step half done. The entries are one run of one branch: the
-items first, then the change of state, then the tasks. Where they go is found here, too: at the head, on a branch that
-was left, or on a new one opened at a point.
+Everything is one transaction, so that no crash can leave a step half done. The entries are one run of one branch.
+Changes of state and tasks come before the last item, so that a rewind to that item keeps them; behind it if it opens a
+turn, since they would else belong to the turn before. Where the run goes is found here, too: at the head, on a branch
+that was left, or on a new one opened at a point.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from .. import codec
@@ -20,9 +21,23 @@ from ..model.work import Task
 from ..storage.base import Tx
 from ..tables.entries import EntryRow
 from ..tables.history import OnceRow
-from . import branches, calls, documents, entries, idempotency, log, operations, points, sessions, titles, work
+from . import (
+    branches,
+    calls,
+    documents,
+    entries,
+    idempotency,
+    leases,
+    log,
+    operations,
+    points,
+    sessions,
+    titles,
+    work,
+)
 from .branches import BranchRow, Segment
 from .idempotency import ApiCall
+from .leases import Fence
 from .points import Target
 from .sessions import SessionRow
 
@@ -42,10 +57,12 @@ class WantedWrite(NamedTuple):
     move: bool
     skips: bool  # items that the session has already
     expected_revision: int | None
+    fence: Fence | None = None
+    lost: Callable[[], None] | None = None  # called if somebody else has taken the session over
 
 
 class WriteDone(NamedTuple):
-    """What one write did: ``drafts`` are the items that were new, ``there`` those that were not, by their place.
+    """What one write did: ``drafts`` are the entries that were new, ``there`` the items that were not, by their place.
 
     Those that were there are rows, each with the id of its branch.
     """
@@ -68,6 +85,8 @@ class _Place(NamedTuple):
 def write(tx: Tx, scope: str, session_id: str, wanted: WantedWrite) -> WriteDone:
     """Store everything, or nothing."""
     session, call = entries.writable(tx, scope, session_id), wanted.call
+    if wanted.fence is not None:
+        leases.require_or(tx, session, wanted.fence, wanted.lost)
     if call.key is not None and (earlier := _repeated(tx, session, wanted)):
         return earlier
     if wanted.expected_revision is not None:
@@ -78,18 +97,18 @@ def write(tx: Tx, scope: str, session_id: str, wanted: WantedWrite) -> WriteDone
         require_open(session.status)
     place = _placed(tx, session, wanted) if drafts or _works(wanted) else _Place(session)
     drafts = calls.settled(tx, _standing(tx, place), drafts)
-    done = _put(tx, place, drafts, wanted)
+    done, everything = _put(tx, place, drafts, wanted)
     for namespace, key, value in sorted(wanted.docs, key=lambda each: each[:2]):  # one order for all: no deadlock
         documents.put(tx, scope, namespace, key, value, expected_version=None, expires_ms=None, now_ms=call.now_ms)
     branch = place.beside or branches.get(tx, scope, done.session.branch)
     if call.key is not None:
         _keep(tx, done, branch, wanted)
     if place.beside is not None and drafts:  # only the log knows which turns they are of
-        rows = log.read_all(tx, scope, [Segment(branch.bid, branch.uid, done.first - 1, done.first - 1 + len(drafts))])
-        new = iter((branch.uid, row) for row in rows)
+        rows = log.read_all(tx, scope, [Segment(branch.bid, branch.uid, done.first - 1, done.last)])
+        new = iter((branch.uid, row) for row in rows if row.kind not in STATE_KINDS)
         there = {number: there.get(number) or next(new) for number in range(len(wanted.drafts))}
-        drafts = ()
-    return WriteDone(done, branch, drafts, there, place.operation)
+        everything = ()
+    return WriteDone(done, branch, everything, there, place.operation)
 
 
 def _works(wanted: WantedWrite) -> bool:
@@ -213,22 +232,26 @@ def _standing(tx: Tx, place: _Place) -> SessionRow:
     return sessions.standing_at(place.session, place.beside, end.seq, end.numbers)
 
 
-def _put(tx: Tx, place: _Place, drafts: Sequence[Draft], wanted: WantedWrite) -> entries.Appended:
-    """Store the entries where they go."""
+def _put(
+    tx: Tx, place: _Place, drafts: Sequence[Draft], wanted: WantedWrite
+) -> tuple[entries.Appended, Sequence[Draft]]:
+    """Store the entries where they go, and return them all in order."""
     session, now_ms = place.session, wanted.call.now_ms
     if session.title is None and place.beside is None and (made := titles.of_drafts(drafts)) is not None:
         session = sessions.write(tx, session, title=made)
-    changes, counts = _changes(tx, _standing(tx, place), len(drafts), wanted)
-    everything = [*drafts, *changes]
+    behind = 0 if not drafts or drafts[-1].adds.turns else 1  # so many items come behind the changes
+    ahead = len(drafts) - behind
+    changes, counts = _changes(tx, _standing(tx, place), ahead, wanted)
+    everything = [*drafts[:ahead], *changes, *drafts[ahead:]]
     if place.beside is not None:
         counts = {name: count for name, count in counts.items() if name == "states"}  # the others are the head's
     if counts:
         session = sessions.write(tx, session, **counts)
     if not everything:
-        return _nothing(session)
+        return _nothing(session), everything
     if place.beside is not None:
-        return entries.put_late(tx, session, place.beside, everything, now_ms=now_ms)
-    return entries.put(tx, session, everything, now_ms=now_ms)
+        return entries.put_late(tx, session, place.beside, everything, now_ms=now_ms), everything
+    return entries.put(tx, session, everything, now_ms=now_ms), everything
 
 
 def _changes(tx: Tx, session: SessionRow, before: int, wanted: WantedWrite) -> tuple[list[Draft], dict[str, int]]:

@@ -48,6 +48,20 @@ class Writes(Contract):
         assert session.refresh().task_count == 2
 
     @pytest.mark.feature("C6")
+    def test_going_back_to_the_last_item_of_a_write_keeps_its_state(self, session: Session) -> None:
+        session.write(user("hello"), state={"step": 1})
+        first = session.head
+        done = session.write(user("go on"), Custom("lg.checkpoint", 2, id="cp"), state={"step": 2}, tasks=["t"])
+        assert session.head.seq == done.entries[-1].seq
+        session.write(user("more"), Custom("lg.checkpoint", 3), state={"step": 3}, tasks=[])
+        session.rewind(done.entries[-1])
+        assert (session.state.items(), session.task_count) == ({"step": 2}, 1)
+        session.rewind(first)
+        assert session.state.items() == {"step": 1}, "a state beside a new turn belongs to that turn"
+        session.rewind(0)
+        assert session.state.items() == {}
+
+    @pytest.mark.feature("C6")
     def test_a_write_that_fails_leaves_nothing(self, store: Store, session: Session) -> None:
         session.user("first", id="m1")
         before = session.revision
