@@ -129,7 +129,7 @@ def test_what_a_repair_recorded_as_lost_comes_over(tmp_path: Path) -> None:
             assert_sound(target)
             for session in source.iter_sessions(archived=None):
                 assert list(session.entries()) == list(target.get_session(session.id).entries()), name
-                target.purge_session(session.id)
+                target.purge_session(session.id, subagents=False)
             assert_sound(target)
 
 

@@ -161,9 +161,9 @@ class Writes(Contract):
             session.append(user("other", id="2"), existing="skip")
         revision = session.revision
         done = session.write(Custom("k", 1, id="x"), user("c", id="3"), existing="skip", state={"s": 1})
-        assert [each.seq for each in done.entries] == [3, 2]
+        assert [each.seq for each in done.entries] == [4, 2], "the change of state comes before it"
         assert done.revision == revision + 1
-        assert session.append(Custom("k", 1, id="x"), existing="skip")[0].seq == 3
+        assert session.append(Custom("k", 1, id="x"), existing="skip")[0].seq == 4
         with pytest.raises(Invalid):
             session.append(user("x"), existing="ignore")
 
