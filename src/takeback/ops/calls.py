@@ -227,8 +227,8 @@ def described(tx: Tx, session: SessionRow, found: FoundCall) -> ToolCall:
         return msgspec.structs.replace(call, status="denied") if is_denied else call
     uid, row = entry_at(tx, session, found.result)
     result = next((each for each in _message(uid, row).tool_results if each.call_id == marks.id), None)
-    if result is None:
-        return call
+    if result is None:  # redacted: it has ended, and nobody can say how
+        return msgspec.structs.replace(call, status="unknown", finished_ms=row.at_ms)
     status, error = ("completed", None) if result.success else ("failed", str(result.content))
     status = "denied" if result.denied or (is_denied and not result.success) else status
     return msgspec.structs.replace(
