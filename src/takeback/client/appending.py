@@ -22,7 +22,6 @@ from ..ops import append_statement, calls, customs, entries, moves, work
 from ..ops.sessions import SessionRow
 from . import arguments, points, writes
 from . import drafts as drafts_
-from .attachments import Attachable
 from .background import Held
 from .handle import Write
 from .reading import Reading, as_message, make_messages
@@ -32,7 +31,10 @@ if TYPE_CHECKING:
     from ..model.items import Custom, Written
     from ..model.work import Task
     from ..tables.entries import EntryRow
+    from .attachments import Attachable
     from .points import Point
+else:  # for ``typing.get_type_hints``, which must not load what few messages have
+    Attachable = Any
 
 # What ``user``, ``assistant`` and ``system`` take besides the content, and how that looks if nothing was given.
 _FIELDS = ("id", "usage", "model", "duration", "attachments", "parent_id", "metadata", "origin", "created_at", "raw")

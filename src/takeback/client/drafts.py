@@ -17,12 +17,12 @@ from ..errors import Invalid
 from ..model import items as items_
 from ..model import message as messages_
 from ..model.entry import Draft
-from ..model.items import Custom, Native
 from ..model.message import Message
 from ..model.usage import Usage
 from . import arguments, attachments
 
 if TYPE_CHECKING:
+    from ..model.items import Native
     from .store import Store
 
 _KNOWN = frozenset(messages_.Body.__struct_fields__) - {"pointer", "content_at"}
@@ -48,9 +48,9 @@ def drafts(store: Store, items: Iterable[Any]) -> list[Draft]:
             raise Invalid(f"append takes messages as arguments, not one {type(item).__name__}: append(*messages)")
         elif isinstance(item, Message):
             found.append(_copied(store, item))
-        elif isinstance(item, Custom):
+        elif isinstance(item, items_.Custom):
             found.append(items_.custom_draft(item, _at_ms(item.created_at)))
-        elif isinstance(item, Native):
+        elif isinstance(item, items_.Native):
             found.append(_native(item))
         else:
             found += _recognised(store, item)

@@ -11,10 +11,10 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from ..errors import Corrupt, Invalid, NotFound
+from ..model import page as pages
 from ..model import values
 from ..model.entry import Entry
 from ..model.message import MESSAGE, MESSAGE_KINDS, Message
-from ..model.page import Page
 from ..model.session import Stats
 from ..ops import branches as trees
 from ..ops import log, sessions
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..model.branch import Branch
     from ..model.checkpoint import Checkpoint
     from ..model.items import Custom
+    from ..model.page import Page
     from ..model.tools import ToolCall
     from ..ops.points import Target
     from ..tables.entries import EntryRow
@@ -150,7 +151,7 @@ class Reading(Fields):
             arguments.optional_name(cursor, what="cursor"),
             all_branches,
         )
-        return Page(*self._ask(customs.page, wanted))
+        return pages.Page(*self._ask(customs.page, wanted))
 
     def turns(self) -> Iterator[Turn]:
         """Yield the turns of the path: each a user message and everything up to the next one."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from ..errors import Closed, Conflict, Invalid, Unsupported
 from ..files import contents, timeline
 from ..model import html
-from ..model.items import CUSTOM
 from ..model.message import MESSAGE_KINDS
 from ..model.operation import Operation
 from ..model.page import Page
@@ -259,6 +258,7 @@ class Store(StoreCheckpoints):
 
     def _as_entry(self, uid: str, row: EntryRow) -> Message | Custom | Entry:
         """Return a stored entry as what it is."""
+        from ..model.items import CUSTOM
         from ..ops import customs, log
 
         if row.kind in MESSAGE_KINDS:

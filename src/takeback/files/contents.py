@@ -15,11 +15,10 @@ from ..errors import Corrupt, Error, NotFound
 from ..model.entry import Draft
 from ..ops import blobs
 from ..storage.runner import FREEING, Reads, Runner
+from ..tables.content import SPILL_BYTES
 
 if TYPE_CHECKING:
     from ..ops.documents import Prepared
-
-SPILL_BYTES = blobs.SPILL_BYTES
 
 
 def store(runner: Runner, data: bytes) -> str:

@@ -25,7 +25,6 @@ else:
     from backports import zstd
 
 CHUNK = 1 << 20  # bytes of content in one chunk
-SPILL_BYTES = 64 << 10  # anything longer is stored as a blob, not in the row that needs it
 _kept = threading.local()
 HAS = "SELECT 1 FROM blob WHERE scope = ? AND hash = ?"
 LINKED = """SELECT 1 FROM link WHERE scope = ? AND hash = ?

@@ -15,6 +15,7 @@ from .. import codec
 from ..errors import Conflict, Corrupt, Invalid
 from ..model.document import BETWEEN, Document, parts_of
 from ..storage.base import LOCK, Tx
+from ..tables.content import SPILL_BYTES
 from ..tables.documents import CLEARED, DELETED, DOCUMENT, LIVE, DocumentRow
 from . import blobs, feed, idempotency
 
@@ -48,7 +49,7 @@ class Prepared(NamedTuple):
     @property
     def is_large(self) -> bool:
         """Whether it must be stored as a blob before it is put."""
-        return len(self.data) > blobs.SPILL_BYTES
+        return len(self.data) > SPILL_BYTES
 
 
 def named(namespace: object, key: object) -> tuple[str, str]:

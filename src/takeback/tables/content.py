@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from .table import Index, Table
 
+SPILL_BYTES = 64 << 10  # anything longer is stored as a blob, not in the row that needs it
+
 
 class BlobRow(NamedTuple):
     """A row of ``blob``."""

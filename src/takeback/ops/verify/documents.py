@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...clock import to_datetime
 from ...errors import Corrupt, Error
 from ...storage.base import Tx
+from ...tables.content import SPILL_BYTES
 from ...tables.documents import CLEARED, DELETED, DOCUMENT, LIVE, DocumentRow
 from .. import blobs, documents
 from .base import Check, Fault, Rule
@@ -35,7 +36,7 @@ def row_fault(row: DocumentRow) -> str:
         return "it has no value, or one in a form that is not known"
     if row.value is None:
         return ""
-    if len(row.value) > blobs.SPILL_BYTES:
+    if len(row.value) > SPILL_BYTES:
         return f"its value has {len(row.value)} bytes, more than a row holds"
     return _value_fault(row.form, row.value)
 
