@@ -13,7 +13,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
+from types import MemberDescriptorType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,7 +45,8 @@ WITHOUT_SCOPE = {"epoch", "meta", "migration"}  # of the store itself: nobody's 
 def _methods(kind: type) -> set[str]:
     """Return what can be called; fields and values are what a call gave before."""
     found = {name: inspect.getattr_static(kind, name) for name in dir(kind) if not name.startswith("_")}
-    called = [name for name, each in found.items() if hasattr(each, "__get__") and not isinstance(each, property)]
+    fields = property | MemberDescriptorType
+    called = [name for name, each in found.items() if hasattr(each, "__get__") and not isinstance(each, fields)]
     return {f"{kind.__name__}.{name}" for name in called}
 
 
@@ -106,6 +107,7 @@ class Things:
         self.attachment = self.message.attachments[0]
         session.set_tasks(["secret task"])
         session.set_plan("secret plan")
+        session.append(takeback.Custom("secret.kind", "secret", id="custom"))
         self.note = session.note("secret note", task=0)
         session.record_file("/secret", "write")
         session.state.set("secret", "session state")
@@ -342,6 +344,14 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
         refused(lambda: x.s.user("x", attachments=[{"hash": x.a.attachment.hash}]))
         refused(lambda: x.s.user("x", attachments=[x.b._attachment(x.a.attachment.to_dict())]))
 
+    def write(x: Any) -> None:
+        refused(lambda: x.s.write(takeback.Custom("k", 1, contents=[x.a.attachment.hash])), by=Conflict)
+        refused(lambda: x.s.write({"role": "user", "content": "x"}, at=x.a.message))
+        mine = x.s.write({"role": "user", "content": "of two", "id": "m1"}, existing="skip", idempotency_key="say")
+        assert mine.entries[0].text == "of two"
+        x.s.write(docs={("notes", "secret"): "two's"})
+        assert x.a.store.docs("notes").get("secret").value == {"of": ONE}
+
     def attach(x: Any) -> None:
         message = x.s.user("the same bytes", attachments=[x.a.data])
         assert message.attachments[0].hash == x.a.attachment.hash
@@ -363,6 +373,15 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
         "user": foreign(lambda s: s.user("x"), speak),
         "assistant": foreign(lambda s: s.assistant("x"), attach),
         "system": foreign(lambda s: s.system("x")),
+        "write": foreign(
+            lambda s: s.write({"role": "user", "content": "x"}, state={"a": 1}, docs={("notes", "secret"): 1}), write
+        ),
+        "custom": foreign(lambda s: s.custom("custom"), lambda x: refused(lambda: x.s.custom("custom"))),
+        "customs": foreign(lambda s: s.customs(), lambda x: absent(x.s.customs(all_branches=True))),
+        "needs_reply": foreign(lambda s: s.needs_reply()),
+        "redact": foreign(
+            lambda s: s.redact("m1", dry_run=False), lambda x: refused(lambda: x.s.redact(x.a.reply.id, dry_run=False))
+        ),
         "append": foreign(lambda s: s.append({"role": "user", "content": "x"}, {"role": "user", "content": "y"})),
         "replace_tail": foreign(lambda s: s.replace_tail(1, [{"role": "user", "content": "x"}], s.revision)),
         "pop": foreign(lambda s: s.pop(idempotency_key="say")),
@@ -525,6 +544,10 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
         assert x.a.store.docs("notes").get("secret").value == {"of": ONE}
 
     return {
+        "Store.find_entries": lambda x: absent(x.c.find_entries("m1"), x.c.find_entries("custom")),
+        "Attachment.from_dict": lambda x: refused(
+            lambda: Attachment.from_dict(x.a.attachment.to_dict()).read(), by=takeback.Unsupported
+        ),
         "Store.docs": lambda x: absent(x.c.docs("notes").list()),
         "Store.put_content": lambda x: refused(lambda: x.c.get_content(x.b.put_content(b"of two"))),
         "Store.get_content": lambda x: refused(lambda: x.c.get_content(x.a.attachment.hash)),
