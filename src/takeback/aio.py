@@ -704,6 +704,18 @@ class AsyncStore(Bound):
             )
         )
 
+    async def waiting(self, *, limit: int = 100, cursor: str | None = None) -> Page[tuple[AsyncSession, Approval]]:
+        """List the tool calls that wait for a person's answer, over all sessions, each with its session.
+
+        Answer with ``session.answer_approval(approval.call, True)``. Sessions that ended or are in the trash are left
+        out. Pass the page's cursor to get the next page.
+        """
+        return (
+            lambda page: Page(
+                [(AsyncSession(self._portal, each[0]), each[1]) for each in page], page.cursor, page.damaged
+            )
+        )(await self._portal.run(lambda: self._sync.waiting(limit=limit, cursor=cursor)))
+
     async def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""
         return await self._portal.run(lambda: self._sync.stats())
@@ -1239,6 +1251,10 @@ class AsyncSession(Bound):
         session that is empty or finished.
         """
         return await self._portal.run(lambda: self._sync.needs_reply())
+
+    async def approvals(self) -> list[Approval]:
+        """List the questions about open calls on the path, answered or not."""
+        return await self._portal.run(lambda: self._sync.approvals())
 
     async def branches(self) -> list[Branch]:
         """List all branches, oldest first, except those whose fork was undone."""
@@ -1990,10 +2006,6 @@ class AsyncSession(Bound):
     ) -> Approval:
         """Answer the question about a call; raises ``NotFound`` if none was asked, ``Conflict`` if it was answered."""
         return await self._portal.run(lambda: self._sync.answer_approval(call, approved, by=by, note=note))
-
-    async def approvals(self) -> list[Approval]:
-        """List the questions about open calls on the path, answered or not."""
-        return await self._portal.run(lambda: self._sync.approvals())
 
     async def rename(self, title: str | None, *, idempotency_key: str | None = None) -> Operation:
         """Set the title; None clears it, and the next user message provides a new one."""

@@ -79,7 +79,7 @@ def test_a_call_is_approved_and_another_denied(asking: World) -> None:
     assert (ran.code, ran.err.count("--call")) == (5, 2)
     assert asking.run("approve", "oauth", "--call", "nosuch").code == 4
     assert "would approve bash" in asking.ok("approve", "oauth", "--call", "call_1", "-n").err
-    assert asking.ok("approve", "oauth", "--call", "call_1").out == 'Approved bash {"command": "rm 1"}\n'
+    assert asking.ok("approve", "oauth", "--call", "call_1").out.startswith('Approved bash {"command": "rm 1"}')
     answered = asking.ok("deny", "oauth", "--note", "keep it", "--json").document
     assert (answered["status"], answered["note"], answered["id"]) == ("denied", "keep it", "call_2")
     with asking.open() as store:
@@ -87,3 +87,36 @@ def test_a_call_is_approved_and_another_denied(asking: World) -> None:
     assert found == {"call_1": True, "call_2": False}
     ran = asking.run("deny", "oauth")
     assert (ran.code, "is not waiting for an answer" in ran.err) == (5, True)
+
+
+@pytest.mark.trial("T53")
+def test_what_waits_for_a_person_is_shown_wherever_one_looks(asking: World) -> None:
+    with asking.open() as store:
+        session = store.get_session("oauth")
+        call = {"id": "call_9", "name": "deploy", "arguments": {"to": "prod"}}
+        session.append({"role": "assistant", "content": "", "tool_calls": [call]})
+        session.ask_approval("call_9", "Deploy to production?")
+    waiting = asking.ok("waiting").out
+    assert 'deploy {"to": "prod"}: Deploy to production?' in waiting
+    assert "takeback approve" in waiting
+    assert "asked" in waiting
+    document = asking.ok("waiting", "--json").document
+    assert {each["question"] for each in document["approvals"]} >= {"Deploy to production?"}
+    assert {each["status"] for each in document["approvals"]} == {"waiting"}
+    (row,) = [each for each in asking.ok("ls", "-a").lines if "waits for an answer" in each]
+    assert row.startswith("? ")
+    assert "Deploy to production?" in asking.ok("show", "oauth").out
+    assert "Deploy to production?" in asking.ok("status", "oauth").out
+    assert asking.ok("status", "oauth", "--json").document["approvals"]
+    said = asking.ok("deny", "oauth", "--call", "call_9", "--note", "not on a Friday").out
+    assert "Deploy to production?" in said
+    assert "denied" in asking.ok("show", "oauth").out
+    assert "not on a Friday" in asking.ok("show", "oauth").out
+    assert "not on a Friday" in asking.ok("status", "oauth").out
+    assert "Deploy to production?" not in asking.ok("waiting").out
+
+
+@pytest.mark.trial("T53")
+def test_nothing_that_waits_is_said_so(work: World) -> None:
+    ran = work.ok("waiting")
+    assert (ran.out, ran.err) == ("", "Nothing is waiting for an answer.\n")

@@ -48,6 +48,7 @@ COMMANDS: dict[str, list[str]] = {
     ],
     "fork": ["fork :1 --name try", "fork :1 --name try", "fork -n"],
     "switch": ["switch nosuch", "switch main -n"],
+    "waiting": ["waiting"],
     "approve": ["approve", "approve nosuch"],
     "deny": ["deny oauth"],
     "undo": ["undo", "rename oauth Another", "undo", "undo -n", "undo oauth"],

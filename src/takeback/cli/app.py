@@ -33,6 +33,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "agents": ("counting", "List agents and their sessions."),
     "diff": ("files", "Show how files and messages differ between two points."),
     "compare": ("comparing", "Compare two branches side by side."),
+    "waiting": ("approving", "List the tool calls that wait for a person's answer."),
     "cat": ("files", "Print a file as it was at a point."),
     "new": ("writing", "Start a session."),
     "say": ("writing", "Add a message."),

@@ -13,7 +13,7 @@ import msgspec
 
 from ..errors import NotFound
 from ..model.session import Stats
-from ..ops import branches, refs
+from ..ops import branches, open_calls, refs
 from ..ops.sessions import SessionRow
 from .reading import Reading
 
@@ -30,6 +30,8 @@ class Overview(msgspec.Struct, Generic[S], frozen=True):
     branch: str
     branches: int
     short: str
+    asked: int = 0  # how many open calls a person was asked about
+    waiting: int = 0  # how many of them wait for an answer
 
 
 def overview(session: S) -> Overview[S]:
@@ -58,4 +60,5 @@ def _overview(session: S, row: SessionRow, known: dict[int, list[branches.Branch
     shown = [each for each in known[row.sid] if not each.hidden or each.bid == row.branch]
     head = next((each.name for each in shown if each.bid == row.branch), "")
     stats = Stats.from_numbers(row.numbers, started_ms=row.created_ms)
-    return Overview(session, stats, head, len(shown), short)
+    asks = [call for call in open_calls.known(row) or () if call.ask] if row.open_seq else []
+    return Overview(session, stats, head, len(shown), short, len(asks), sum(call.ask > call.answer for call in asks))

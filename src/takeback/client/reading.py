@@ -23,6 +23,7 @@ from . import arguments
 from .fields import Fields
 
 if TYPE_CHECKING:
+    from ..model.approval import Approval
     from ..model.branch import Branch
     from ..model.checkpoint import Checkpoint
     from ..model.items import Custom
@@ -201,6 +202,12 @@ class Reading(Fields):
 
         store = self._store
         return store._read(replies.needed, store.scope, self.id, store._clock.now_ms())
+
+    def approvals(self) -> list[Approval]:
+        """List the questions about open calls on the path, answered or not."""
+        from ..ops import approvals
+
+        return self._ask(approvals.of_path)
 
     # ------------------------------------------------------------------ branches and checkpoints
 

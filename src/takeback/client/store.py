@@ -26,6 +26,7 @@ from .session import Session
 from .store_checkpoints import StoreCheckpoints
 
 if TYPE_CHECKING:
+    from ..model.approval import Approval
     from ..model.copied import Copying
     from ..model.entry import Entry
     from ..model.exchange import Exported, Loaded
@@ -295,6 +296,19 @@ class Store(StoreCheckpoints):
         for each in self.iter_sessions(**asked) if session is None else (session,):
             found.add(each)
         return found.found()
+
+    def waiting(self, *, limit: int = 100, cursor: str | None = None) -> Page[tuple[Session, Approval]]:
+        """List the tool calls that wait for a person's answer, over all sessions, each with its session.
+
+        Answer with ``session.answer_approval(approval.call, True)``. Sessions that ended or are in the trash are left
+        out. Pass the page's cursor to get the next page.
+        """
+        from ..ops import approvals, customs
+
+        arguments.whole(limit, what="limit", low=1, high=10_000)
+        before = None if cursor is None else customs.parse_cursor(cursor)
+        found, last = self._read(approvals.waiting, self.scope, before=before, limit=limit)
+        return Page([(self._session(*whole), asked) for whole, asked in found], None if last is None else str(last))
 
     def stats(self) -> StoreStats:
         """Count what this scope holds; the byte count is that of the whole store on disk."""

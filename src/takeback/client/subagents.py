@@ -205,10 +205,6 @@ class Subagents(Working):
         )
         return found
 
-    def approvals(self) -> list[Approval]:
-        """List the questions about open calls on the path, answered or not."""
-        return self._ask(approvals.of_path)
-
 
 def _id_of(session: object) -> str:
     """Return what names a session: the handle's id, or the id, key or name that was given."""

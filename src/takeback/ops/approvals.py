@@ -12,11 +12,17 @@ from .. import codec
 from ..errors import Conflict, NotFound
 from ..model.approval import Approval
 from ..model.entry import APPROVAL, Draft, More
-from ..model.status import require_open
+from ..model.status import FINISHED, require_open
 from ..storage.base import Tx
-from . import calls, entries, open_calls
+from ..tables.entries import ENTRY, EntryRow
+from . import branches, calls, entries, log, open_calls, sessions
 from .calls import FoundCall
-from .sessions import SessionRow
+from .open_calls import OpenCall
+from .sessions import SessionRow, Whole
+
+ASKED = "INDEXED BY entry_approval WHERE scope = ? AND kind = 'approval' AND key < ? ORDER BY key DESC LIMIT ?"
+_LAST = (1 << 63) - 1
+_MANY = 500
 
 
 def ask(
@@ -56,6 +62,45 @@ def find(tx: Tx, session: SessionRow, call_id: str) -> Approval | None:
 def of_path(tx: Tx, session: SessionRow) -> list[Approval]:
     """Return the approvals, answered or not, of the open calls on the path."""
     return [_value(tx, session, FoundCall(marks)) for marks in open_calls.at(tx, session) if marks.ask]
+
+
+def waiting(tx: Tx, scope: str, *, before: int | None, limit: int) -> tuple[list[tuple[Whole, Approval]], int | None]:
+    """Return the questions of all sessions that nobody has answered, newest sessions first, each with its session.
+
+    It costs one step of an index for every question ever asked. The number returned with a page is where the next one
+    begins. Sessions that ended or are in the trash ask nothing.
+    """
+    found, whole, asks = list[tuple[Whole, Approval]](), dict[int, Whole | None](), dict[int, dict[int, OpenCall]]()
+    while True:
+        rows = ENTRY.all(tx, ASKED, (scope, _LAST if before is None else before, _MANY))
+        for row in rows:
+            sid = branches.get(tx, scope, row.branch).session
+            if sid not in whole:
+                whole[sid] = _shown(tx, scope, sid)
+                asks[sid] = {} if (there := whole[sid]) is None else _asks(tx, there[0])
+            session, marks = whole[sid], asks[sid].get(row.seq)
+            if session is None or marks is None or not log.is_on_path(tx, session[0], _uid(tx, row), row.seq):
+                continue
+            found.append((session, _value(tx, session[0], FoundCall(marks))))
+            if len(found) == limit:
+                return found, row.key
+        if len(rows) < _MANY:
+            return found, None
+        before = rows[-1].key
+
+
+def _shown(tx: Tx, scope: str, sid: int) -> Whole | None:
+    row = sessions.find_number(tx, scope, sid)
+    return None if row is None or row.hidden or row.status in FINISHED else sessions.whole(tx, scope, row.id)
+
+
+def _asks(tx: Tx, session: SessionRow) -> dict[int, OpenCall]:
+    """Return the open calls of a path that wait for an answer, by the seq of the question."""
+    return {marks.ask: marks for marks in open_calls.at(tx, session) if marks.ask > marks.answer}
+
+
+def _uid(tx: Tx, row: EntryRow) -> str:
+    return branches.get(tx, row.scope, row.branch).uid
 
 
 def _put(tx: Tx, session: SessionRow, what: str, body: dict[str, Any], now_ms: int) -> SessionRow:

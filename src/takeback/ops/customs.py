@@ -125,9 +125,9 @@ class FoundRow(NamedTuple):
 
 
 def parse_cursor(cursor: str) -> int:
-    """Read the cursor of a page of ``with_id``."""
+    """Read the cursor of a page of entries in the order of their keys."""
     if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > 19:
-        raise Invalid("this is not a cursor of find_entries; start again without one")
+        raise Invalid("this is not the cursor of such a page; start again without one")
     return int(cursor)
 
 

@@ -43,6 +43,7 @@ def listed(seen: Overview[Any]) -> dict[str, Any]:
         **{name: rfc3339(getattr(found, name)) for name in times},
         "branch": seen.branch,
         "branches": seen.branches,
+        "waiting": seen.waiting,
         "tokens": stats.estimated_tokens,
         "cost": stats.usage.cost,
         "holder": None if found.holder is None else str(found.holder),

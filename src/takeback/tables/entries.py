@@ -134,6 +134,7 @@ ENTRY = Table(
     called=lambda row: f"entry number {row.key:x}",
     indexes=[
         Index("entry_mid", "scope, mid, key", where="mid IS NOT NULL"),
+        Index("entry_approval", "scope, key", where="kind = 'approval'"),
         Index("entry_custom", "scope, kind, key", where=IS_CUSTOM),
         Index("entry_stays", "scope, key", where=STAYS, engine="sqlite"),
         Index("entry_stays", "scope, key", where=STAYS_POSTGRES, engine="postgresql"),

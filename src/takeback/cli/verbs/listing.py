@@ -75,7 +75,7 @@ def _lines(frame: Frame, found: list[Overview[Any]]) -> Iterator[str]:
 def _row(frame: Frame, seen: Overview[Any]) -> list[str | Cell]:
     each: Reading = seen.session
     return [
-        _name(frame, each),
+        _name(frame, seen),
         times.age(each.updated_at),
         each.agent_id,
         os.path.basename(each.workspace or "") or "-",
@@ -83,13 +83,16 @@ def _row(frame: Frame, seen: Overview[Any]) -> list[str | Cell]:
         str(each.turn_count),
         words.short_number(seen.stats.estimated_tokens),
         each.title or each.name or "-",
-        Cell(_remark(frame, each), "yellow"),
+        Cell(_remark(frame, seen), "yellow"),
     ]
 
 
-def _name(frame: Frame, each: Reading) -> Cell:
+def _name(frame: Frame, seen: Overview[Any]) -> Cell:
+    each: Reading = seen.session
     mark, style = " ", "cyan"
-    if each.status in ("interrupted", "error", "timeout"):
+    if seen.waiting:
+        mark, style = "?", "yellow"
+    elif each.status in ("interrupted", "error", "timeout"):
         mark, style = frame.out.mark("⚠", "!"), "yellow"
     elif each.holder is not None:
         mark, style = frame.out.mark("●", "*"), "green"
@@ -98,9 +101,12 @@ def _name(frame: Frame, each: Reading) -> Cell:
     return Cell(f"{mark} {frame.short(each.id)}", style)
 
 
-def _remark(frame: Frame, each: Reading) -> str:
+def _remark(frame: Frame, seen: Overview[Any]) -> str:
+    each: Reading = seen.session
     if each.deleted:
         return f"in the trash: takeback restore {frame.short(each.id)}"
+    if seen.waiting:
+        return f"waits for an answer: takeback approve {frame.short(each.id)}, or deny"
     if each.status == "interrupted":
         turn = f" at turn {each.stopped_at}" if each.stopped_at is not None else ""
         return f"interrupted{turn}: takeback resume {frame.short(each.id)}"

@@ -118,6 +118,8 @@ class Plain:
         """Yield a session's heading and messages."""
         yield from heading(self._frame, session)
         yield from self.those(messages)
+        if overview(session).asked:
+            yield from self._questions(session)
 
     def those(self, messages: Iterator[Message]) -> Iterator[str]:
         """Yield messages, each turn under a line of its own."""
@@ -128,6 +130,18 @@ class Plain:
                 when = times.ago(message.created_at)
                 yield self._out.paint(f"-- turn {message.turn}, {when}", "dim") if message.turn else ""
             yield from self._message(message)
+
+    def _questions(self, session: Reading) -> Iterator[str]:
+        """Yield what a person was asked about open calls, and the answers."""
+        yield ""
+        for asked in session.approvals():
+            what = f"{line(asked.call.name)}{f': {line(asked.question)}' if asked.question else ''}"
+            if asked.approved is None:
+                hint = f"takeback approve {self._frame.short(session.id)}, or deny"
+                yield self._out.paint("?", "yellow") + f" {what} (asked {times.ago(asked.asked_at)}): {hint}"
+                continue
+            by, note = f" by {line(asked.by)}" if asked.by else "", f": {line(asked.note)}" if asked.note else ""
+            yield f"{self._out.paint(asked.status, 'yellow')} {what}{by}{note}"
 
     def _message(self, message: Message) -> Iterator[str]:
         results, text = message.tool_results, message.text  # each access decodes the raw message

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 from ...client.session import Session
 from ...errors import Error
 from ...model import words
+from ...model.approval import Approval
 from ...model.checkpoint import Checkpoint
 from ...model.files import FileDiff
 from ...model.tools import ToolCall
 from ...shell import documents, times
 from ..frame import Frame, ref_argument, verb
 from ..output import line
+from .approving import document, question
 
 _SHOWN = 20
 _MARKS = {"create": ("A", "green"), "delete": ("D", "red"), "overwrite": ("M", "yellow")}
@@ -26,6 +28,7 @@ class _Now(NamedTuple):
     unknown: str | None  # why the changes are unknown
     calls: list[ToolCall]
     pending: str | None  # a rewind that is in progress or was interrupted
+    asked: list[Approval]
     guarded: tuple[Checkpoint, ...] = ()  # what the guard of the directory took, if it is another session
 
 
@@ -46,7 +49,8 @@ def _look(frame: Frame, session: Session) -> _Now:
         changes, unknown = (), str(error)
     guard = frame.guard if session.workspace == frame.workspace else None
     guarded = () if guard is None or guard.id == session.id else tuple(guard.checkpoints())
-    return _Now(session, last, changes, unknown, session.pending_calls(), session.rewind_pending(), guarded)
+    calls, pending = session.pending_calls(), session.rewind_pending()
+    return _Now(session, last, changes, unknown, calls, pending, session.approvals(), guarded)
 
 
 def _document(frame: Frame, here: _Now | None) -> dict[str, Any]:
@@ -67,6 +71,7 @@ def _document(frame: Frame, here: _Now | None) -> dict[str, Any]:
         "changes_unknown": None if here is None else here.unknown,
         "rewind_pending": None if here is None else here.pending,
         "guard": None if here is None or not here.guarded else documents.checkpoint(here.guarded[-1]),
+        "approvals": [] if here is None else [document(here.session, each) for each in here.asked],
         "open_calls": [] if here is None else [documents.call(each) for each in here.calls],
     }
 
@@ -91,8 +96,21 @@ def _lines(frame: Frame, here: _Now | None) -> Iterator[str]:
     if here.guarded:
         count, last = words.count(len(here.guarded), "checkpoint"), here.guarded[-1]
         yield f"guard       {count}, the last {times.ago(last.created_at)}: takeback rewind {line(last.name)}"
+    for asked in here.asked[:_SHOWN]:
+        yield _asked(frame, here.session, asked)
     for call in here.calls[:_SHOWN]:
         yield f"open call   {line(call.name)} ({call.status}) {line(documents.compact(call.arguments))[:80]}"
+
+
+def _asked(frame: Frame, session: Session, asked: Approval) -> str:
+    """Return the line of a question: what is asked, since when, and the answer or how to give one."""
+    if asked.approved is None:
+        mark, short = frame.out.paint("?", "yellow"), frame.short(session.id)
+        when = times.ago(asked.asked_at)
+        return f"waiting     {mark} {question(asked)} (asked {when}): takeback approve {short}, or deny"
+    by = f" by {line(asked.by)}" if asked.by else ""
+    note = f": {line(asked.note)}" if asked.note else ""
+    return f"{asked.status:<12}{question(asked)}{by}{note}"
 
 
 def _session(frame: Frame, session: Session) -> Iterator[str]:

@@ -44,6 +44,32 @@ class Approvals(Contract):
             assert session.approvals() == []
 
     @pytest.mark.feature("F4")
+    @pytest.mark.trial("T53")
+    def test_what_waits_for_a_person_is_found_over_all_sessions(self, store: Store) -> None:
+        sessions = [store.create_session(f"job {number}") for number in range(6)]
+        for session in sessions:
+            session.user("go")
+            session.append(ASKED)
+            session.ask_approval("c1", f"May {session.name}?")
+        sessions[0].answer_approval("c1", True)
+        sessions[1].rewind(1)
+        store.delete_session(sessions[2].id)
+        sessions[3].stop()
+        found = store.waiting()
+        assert [(session.name, asked.question) for session, asked in found] == [
+            ("job 5", "May job 5?"),
+            ("job 4", "May job 4?"),
+        ]
+        first = store.waiting(limit=1)
+        second = store.waiting(limit=1, cursor=first.cursor)
+        assert [asked.question for _, asked in (*first, *second)] == ["May job 5?", "May job 4?"]
+        assert len(store.waiting(cursor=second.cursor)) == 0
+        store.get_session(found[0][0].id).answer_approval(found[0][1].call, False)
+        assert [session.name for session, _ in store.waiting()] == ["job 4"]
+        sessions[1].undo()
+        assert {session.name for session, _ in store.waiting()} == {"job 4", "job 1"}
+
+    @pytest.mark.feature("F4")
     def test_a_no_is_a_no(self, session: Session) -> None:
         session.append(ASKED)
         session.ask_approval("c1")
