@@ -25,6 +25,7 @@ import pytest
 
 import takeback
 from takeback.tables import schema
+from takeback.testing.elsewhere import session_elsewhere
 
 from ._harness import ChildDied, ChildFailed, compose, in_child
 
@@ -43,7 +44,7 @@ _WITH_ROWID = tuple(table.name for table in schema.TABLES if table.number or tab
 
 def _first_part(store: takeback.Store, place: Path) -> None:
     """Sessions, branches, operations, keys, a spilled message: some of everything."""
-    talk = store.create_session("talk", title="A talk", workspace="w")
+    talk = session_elsewhere(store, "talk", title="A talk", workspace="w")
     for call, size in enumerate((10, 500, 3000, 40, 900), 1):
         talk.user(compose("talk", call, [size])[0], id=f"user-{call}")
         talk.assistant("yes", model="m", usage={"input_tokens": call, "output_tokens": 2, "cost": 0.25}, raw=b"\0raw")

@@ -544,6 +544,7 @@ def _other_cases() -> dict[str, Callable[[Any], None]]:
         assert x.a.store.docs("notes").get("secret").value == {"of": ONE}
 
     return {
+        "Store.waiting": lambda x: absent(x.c.waiting()),
         "Store.find_entries": lambda x: absent(x.c.find_entries("m1"), x.c.find_entries("custom")),
         "Attachment.from_dict": lambda x: refused(
             lambda: Attachment.from_dict(x.a.attachment.to_dict()).read(), by=takeback.Unsupported

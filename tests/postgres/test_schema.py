@@ -726,7 +726,7 @@ def test_every_table_can_be_divided_by_scope(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(tables, "postgres", lambda: _divided(whole))
     # How full a page is filled is said of each part.
     said = re.compile(r"ALTER TABLE (\w+) SET \(fillfactor = (\d+)\);")
-    assert len(said.findall(own_file("store.sql"))) == 2
+    assert len(said.findall(own_file("store.sql"))) == 3
     parts = "".join(rf"ALTER TABLE \1_{part} SET (fillfactor = \2);" for part in range(PARTS))
     monkeypatch.setattr(schemas, "_own_file", lambda name: said.sub(parts, own_file(name)))
     url, schema = _postgres.app_url(tmp_path), _postgres.schema_of(tmp_path)

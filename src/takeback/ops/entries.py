@@ -225,8 +225,8 @@ def _link(tx: Tx, row: EntryRow, more: More | None) -> None:
     for content_hash in sorted(needed):
         if not blobs.exists(tx, row.scope, content_hash):
             raise Conflict(
-                f"content {content_hash[:12]} of this entry is not in the store: it was never stored, or purged since;"
-                " store it first",
+                f"content {content_hash[:12]} of this entry was never stored here, or purged meanwhile;"
+                " store it and try again",
                 found=content_hash,
             )
         LINK.put(tx, LinkRow(row.scope, content_hash, row.key))
