@@ -16,6 +16,8 @@ from ..model.page import Page
 T = TypeVar("T")
 
 MAX_NAME = 1000
+_MOST_PAIRS = 50
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 
 def name(value: object, *, what: str, most: int = MAX_NAME) -> str:
@@ -63,6 +65,8 @@ def metadata_pairs(value: object) -> tuple[str, ...]:
                 f" {wanted!r:.60}; filter by a plain value at the top level"
             )
         pairs.append(pair)
+    if len(pairs) > _MOST_PAIRS:
+        raise Invalid(f"metadata can be filtered by at most {_MOST_PAIRS} names, not {len(pairs)}")
     return tuple(dict.fromkeys(pairs))
 
 
@@ -114,7 +118,10 @@ def time_ms(value: object) -> int:
     """Check a time: an aware datetime, since a naive one would mean another moment on another machine."""
     if not isinstance(value, datetime) or value.tzinfo is None:
         raise Invalid(f"a time must be a datetime with a time zone, not {value!r:.60}")
-    return (value - to_datetime(0)) // timedelta(milliseconds=1)
+    found = (value - to_datetime(0)) // timedelta(milliseconds=1)
+    if not _FIRST_MS <= found <= _LAST_MS:  # by its time zone it may be outside of what a date in UTC can be
+        raise Invalid(f"a time must be from year 1 to 9999 in UTC, not {value!r:.80}")
+    return found
 
 
 def past_ms(value: object, *, what: str) -> int | None:

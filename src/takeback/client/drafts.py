@@ -33,15 +33,18 @@ class Said(dict[str, Any]):
     """A message as ``user``, ``assistant`` and ``system`` take it: content, and our own fields."""
 
 
-def drafts(store: Store, items: Iterable[Any]) -> list[Draft]:
-    """Turn what a caller appends into drafts, and store its attachments."""
+def drafts(store: Store, items: Iterable[Any], *, named: bool = False) -> list[Draft]:
+    """Turn what a caller appends into drafts, and store its attachments.
+
+    With ``named``, the ``id`` of a dict in a provider's form is the id of its entry as well.
+    """
     found = list[Draft]()
     for item in items:
         kind = type(item)
         if (kind is dict or kind is Said) and len(item) == 2 and type(item.get("content")) is str and _is_ours(item):
             found.append(messages_.text_draft(item))
         elif kind is dict:
-            found += _recognised(store, item)
+            found += _recognised(store, item, named=named)
         elif kind is Said:
             found.append(_said_draft(store, item))
         elif isinstance(item, list | tuple | str | bytes):
@@ -67,6 +70,14 @@ def _at_ms(created_at: object) -> int | None:
 
 
 def _native(item: Native) -> Draft:
+    if item.text is not None:
+        arguments.text(item.text, what="text")
+    if item.metadata is not None:
+        arguments.mapping(item.metadata, what="metadata")
+    for name in ("calls", "results"):
+        arguments.many(getattr(item, name), what=name)
+    if item.pointer is not None and arguments.text(item.pointer, what="pointer") and item.pointer[0] != "/":
+        raise Invalid(f"a JSON pointer begins with a slash, as in '/message', not {item.pointer!r:.60}")
     if item.form is None and item.pointer is not None:
         raise Invalid("pointer= leads to a provider's object; say which provider's with form=")
     given = None
@@ -77,7 +88,7 @@ def _native(item: Native) -> Draft:
     return items_.native_draft(item, given, _at_ms(item.created_at))
 
 
-def _recognised(store: Store, item: Any) -> list[Draft]:
+def _recognised(store: Store, item: Any, *, named: bool = False) -> list[Draft]:
     """Turn a message in any form into drafts; metadata, origin and a datetime are ours, as no provider has them."""
     bare, ours = item, dict[str, Any]()
     if isinstance(item, dict) and "role" in item:
@@ -85,7 +96,10 @@ def _recognised(store: Store, item: Any) -> list[Draft]:
         if ours:
             bare = {key: value for key, value in item.items() if key not in ours}
     at_ms = _at_ms(ours.pop("created_at", None))
-    found = [messages_.given_draft(given, ours) for given in forms.recognise(bare)]
+    given = forms.recognise(bare)
+    if named and len(given) == 1 and isinstance(item, dict) and isinstance(item.get("id"), str):
+        ours["id"] = item["id"]
+    found = [messages_.given_draft(each, ours) for each in given]
     return [each._replace(at_ms=at_ms) for each in found] if found else [_draft(store, item)]
 
 
@@ -121,6 +135,8 @@ def _draft(store: Store, item: Any) -> Draft:
 
 def _copied(store: Store, message: Message) -> Draft:
     """Copy a message of any session into a draft; it gets a new id, and its attachments come along."""
+    if message.data is None:
+        raise Invalid("the content of this message was erased; there is nothing to append")
     left = ("id", "parent_id", "tool_name", "answers", "attachments", "content_at")
     said = msgspec.to_builtins(message.body, builtin_types=(bytes,))
     body = {key: value for key, value in said.items() if key not in left}

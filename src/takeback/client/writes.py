@@ -76,7 +76,7 @@ class SessionWrite:
     def prepare(self) -> None:
         """Store attachments and large parts as blobs, and scan the workspace if a turn or a call begins or ends."""
         handle, self.unprepared = self._handle, False
-        store, found = handle._store, drafts.drafts(handle._store, self._items)
+        store, found = handle._store, drafts.drafts(handle._store, self._items, named=self._wanted.skips)
         request = self._request(found)
         handle._spill(found)
         if self._held is not None and handle._scans():

@@ -209,18 +209,25 @@ def native_draft(item: Native, given: Given | None, at_ms: int | None) -> Draft:
 
 def _verbatim(value: Any) -> bytes:
     """Write JSON data as it is; what JSON cannot hold would come back as something else."""
-    raw = message.encode_raw(value)
-    if b"null" in raw and not _is_finite(value):
-        raise Invalid("JSON has no infinity and no NaN; pass the bytes as they came, or leave these numbers out")
+    raw = message.encode_raw(value)  # which refuses what is nested too deep
+    _require_json(value)
     return raw
 
 
-def _is_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return isfinite(value)
-    if isinstance(value, Mapping):
-        return all(map(_is_finite, value.values()))
-    return all(map(_is_finite, value)) if isinstance(value, list | tuple) else True
+def _require_json(value: Any) -> None:
+    if isinstance(value, float) and not isfinite(value):
+        raise Invalid("JSON has no infinity and no NaN; pass the bytes as they came, or leave these numbers out")
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if not isinstance(name, str):
+                raise Invalid(f"the names in a native value are strings, not {type(name).__name__}")
+            _require_json(each)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _require_json(each)
+    elif value is not None and not isinstance(value, str | int | float):
+        kind = type(value).__name__
+        raise Invalid(f"a native value is JSON data or bytes; {kind} has no form in JSON: pass what was received")
 
 
 def inside(item: Native) -> Any:

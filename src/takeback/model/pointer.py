@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 _SHORTEST = 24  # a pointer to a shorter text would take as much room as the text
 _DEEPEST = 12
 _TEXT = "text"
+_INDEX = re.compile("0|[1-9][0-9]{0,9}")
 
 
 def resolve(value: Any, pointer: str) -> Any:
@@ -17,7 +19,7 @@ def resolve(value: Any, pointer: str) -> Any:
         if isinstance(value, dict):
             value = value.get(name)
         elif isinstance(value, list):
-            value = value[int(name)] if name.isdecimal() and int(name) < len(value) else None
+            value = value[int(name)] if _INDEX.fullmatch(name) and int(name) < len(value) else None
         else:
             return None
     return value

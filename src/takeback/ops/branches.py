@@ -133,6 +133,20 @@ def segments(tx: Tx, branch: BranchRow, low: int, high: int) -> list[Segment]:
     return found[::-1]
 
 
+def every_segment(tx: Tx, session: SessionRow) -> list[Segment]:
+    """Return all that the branches of a session hold: what they read of other sessions, then each branch itself."""
+    own = of_session(tx, session.scope, session.sid, session.branches)
+    mine, others = {row.bid for row in own}, dict[int, Segment]()
+    for row in own:
+        if row.parent is not None and row.parent not in mine:
+            for each in segments(tx, row, 0, row.fork_seq):
+                known = others.get(each.bid, each)
+                others[each.bid] = each._replace(high=max(each.high, known.high))
+    tips = [(row, session.seq if row.bid == session.branch and session.attached else row.tip_seq) for row in own]
+    held = [Segment(row.bid, row.uid, row.fork_seq, tip) for row, tip in tips if tip > row.fork_seq]
+    return [*(others[bid] for bid in sorted(others)), *held]
+
+
 def path(tx: Tx, branch: BranchRow, low: int = 0) -> list[BranchRow]:
     """Return a branch and those above it that hold entries after ``low`` of its path, newest first."""
     stored = tx.all(PATH, (branch.bid, branch.scope, low, branch.scope))

@@ -25,7 +25,7 @@ OF_PATH = f"NOT INDEXED WHERE scope = ? AND {_IN_RANGE} AND {IS_CUSTOM}"
 OF_KIND = f"INDEXED BY entry_custom WHERE scope = ? AND {_IN_RANGE} AND {IS_CUSTOM} AND kind = ?"
 BY_PREFIX = f"INDEXED BY entry_mid WHERE scope = ? AND {_IN_RANGE} AND mid IS NOT NULL AND mid >= ? AND mid < ?"
 BY_ID = "INDEXED BY entry_mid WHERE scope = ? AND mid = ? AND mid IS NOT NULL AND key > ? ORDER BY key LIMIT ?"
-_LAST = "\U0010ffff"
+_LAST, MAX_ID = 0x10FFFF, 1000
 
 
 class WantedCustoms(NamedTuple):
@@ -69,19 +69,13 @@ def page(tx: Tx, session: SessionRow, wanted: WantedCustoms) -> tuple[list[Custo
 
 def _segments(tx: Tx, session: SessionRow, wanted: WantedCustoms) -> Sequence[Segment]:
     """Return where to look, in order."""
-    path = log.path_segments(tx, session, 0, session.seq)
-    found = _every_segment(tx, session, path) if wanted.all_branches else path
+    found: Sequence[Segment]
+    if wanted.all_branches:
+        found = branches.every_segment(tx, session)
+    else:
+        found = log.path_segments(tx, session, 0, session.seq)
     found = found[::-1] if wanted.newest else found
     return found if wanted.cursor is None else _behind(found, wanted.cursor, newest=wanted.newest)
-
-
-def _every_segment(tx: Tx, session: SessionRow, path: Sequence[Segment]) -> list[Segment]:
-    """Return what the path crosses of other sessions, then every branch of this session as far as it goes."""
-    own = branches.of_session(tx, session.scope, session.sid, session.branches)
-    tips = [(row, session.seq if row.bid == session.branch and session.attached else row.tip_seq) for row in own]
-    mine = {row.bid for row in own}
-    above = [segment for segment in path if segment.bid not in mine]
-    return [*above, *(Segment(row.bid, row.uid, row.fork_seq, tip) for row, tip in tips if tip > row.fork_seq)]
 
 
 def _behind(segments: Sequence[Segment], cursor: str, *, newest: bool) -> list[Segment]:
@@ -95,6 +89,14 @@ def _behind(segments: Sequence[Segment], cursor: str, *, newest: bool) -> list[S
     return [cut, *segments[place + 1 :]]
 
 
+def _behind_prefix(prefix: str) -> str:
+    """Return the first text behind all that begin with a prefix, in the order of code points."""
+    last = ord(prefix[-1])
+    if last == _LAST:
+        return _behind_prefix(prefix[:-1]) if len(prefix) > 1 else prefix * MAX_ID
+    return prefix[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)  # no text holds half of a surrogate pair
+
+
 def _rows(tx: Tx, scope: str, segment: Segment, wanted: WantedCustoms, limit: int) -> list[EntryRow]:
     """Read the custom entries of one segment that match, at most ``limit``."""
     if segment.high <= segment.low:
@@ -103,7 +105,7 @@ def _rows(tx: Tx, scope: str, segment: Segment, wanted: WantedCustoms, limit: in
     kind, prefix = wanted.kind, wanted.id_prefix
     if prefix:
         where = f"{BY_PREFIX} AND {IS_CUSTOM}{' AND kind = ?' if kind else ''}"
-        args += [prefix, prefix + _LAST, *([CUSTOM + kind] if kind else [])]
+        args += [prefix, _behind_prefix(prefix), *([CUSTOM + kind] if kind else [])]
     elif kind is not None:
         where = OF_KIND
         args.append(CUSTOM + kind)
@@ -126,7 +128,7 @@ class FoundRow(NamedTuple):
 
 def parse_cursor(cursor: str) -> int:
     """Read the cursor of a page of entries in the order of their keys."""
-    if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > 19:
+    if not isinstance(cursor, str) or not cursor.isdecimal() or len(cursor) > 19 or int(cursor) >= 1 << 63:
         raise Invalid("this is not the cursor of such a page; start again without one")
     return int(cursor)
 
@@ -149,8 +151,9 @@ def with_id(tx: Tx, scope: str, wanted: str, *, after: int, limit: int) -> tuple
 
 
 def _readers(tx: Tx, branch: BranchRow, seq: int) -> Iterator[BranchRow]:
-    """Yield the branches that read an entry of this one."""
-    for fork in branches.forks(tx, branch.scope, branch.bid):
-        if fork.fork_seq >= seq:
-            yield fork
-            yield from _readers(tx, fork, seq)
+    """Yield the branches that read an entry of this one, however deep they are."""
+    left = [branch]
+    while left:
+        forks = [fork for fork in branches.forks(tx, branch.scope, left.pop().bid) if fork.fork_seq >= seq]
+        yield from forks
+        left += forks

@@ -130,11 +130,21 @@ def _repeated(tx: Tx, session: SessionRow, wanted: WantedWrite) -> WriteDone | N
         if kept.digest != asked:
             raise Conflict(f"idempotency key {key!r} was already used for a different write; use a new key", found=key)
         rows = log.read_all(tx, session.scope, [Segment(branch.bid, branch.uid, kept.seq - 1, kept.last_seq)])
-        items = {n: (branch.uid, row) for n, row in enumerate(row for row in rows if row.kind not in STATE_KINDS)}
-        return WriteDone(_nothing(session), branch, (), items)
+        stored = [(branch.uid, row) for row in rows if row.kind not in STATE_KINDS]
+        return WriteDone(_nothing(session), branch, (), _found_again(tx, session, wanted, stored))
     if idempotency.made_before(tx, session.scope, session.sid, key, wanted.call.request) is None:
         return None
-    return WriteDone(_nothing(session), branches.get(tx, session.scope, session.branch), (), {})
+    items = _found_again(tx, session, wanted, [])
+    return WriteDone(_nothing(session), branches.get(tx, session.scope, session.branch), (), items)
+
+
+def _found_again(
+    tx: Tx, session: SessionRow, wanted: WantedWrite, stored: Sequence[tuple[str, EntryRow]]
+) -> dict[int, tuple[str, EntryRow]]:
+    """Return the items of an earlier write by their place: those that it stored, and those that it passed over."""
+    there = _existing(tx, session, wanted.drafts) if wanted.skips else {}
+    rest = iter(each for each in stored if not wanted.skips or each[1].mid is None)
+    return {number: there.get(number) or next(rest) for number in range(len(wanted.drafts))}
 
 
 def _nothing(session: SessionRow) -> entries.Appended:
@@ -172,12 +182,11 @@ def _found(tx: Tx, session: SessionRow, mid: str) -> Segment | None:
     found = log.find_by_id(tx, session, mid)
     if found is not None or (session.branches == 1 and session.attached):
         return found
-    for row in branches.of_session(tx, session.scope, session.sid, session.branches):
-        base = log.key_of(row.bid, 0)
-        key = log.between(tx, session.scope, mid, base, base + log.MAX_SEQ)
+    for bid, uid, low, high in branches.every_segment(tx, session):
+        key = log.between(tx, session.scope, mid, log.key_of(bid, low), log.key_of(bid, high))
         if key is not None:
             seq = key & log.MAX_SEQ
-            return Segment(row.bid, row.uid, seq - 1, seq)
+            return Segment(bid, uid, seq - 1, seq)
     return None
 
 

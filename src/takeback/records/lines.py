@@ -62,6 +62,7 @@ _decode = msgspec.json.Decoder().decode
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)]
 Time: TypeAlias = Annotated[int, msgspec.Meta(ge=-62_135_596_800_000, le=253_402_300_799_999)]  # what a date can be
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=1 << 16)]
+Span: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 49), le=1 << 49)]  # between any two of them
 Lost: TypeAlias = tuple[str, Time] | None
 
 
@@ -166,7 +167,7 @@ EntryLine = _line(
     ("seq", Count),
     ("kind", str),
     ("at_ms", Time),
-    ("late_ms", Time, 0),
+    ("late_ms", Span, 0),
     ("id", str | None, None),
     ("body", Any, None),
     ("raw", Any, None),

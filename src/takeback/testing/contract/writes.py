@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -168,6 +168,50 @@ class Writes(Contract):
             session.append(user("x"), existing="ignore")
 
     @pytest.mark.feature("C6")
+    def test_a_retry_returns_what_was_passed_over_too(self, session: Session) -> None:
+        session.user("a", id="1")
+        for _ in range(2):
+            done = session.write(
+                user("a", id="1"),
+                user("b", id="2"),
+                Custom("k", 1),
+                existing="skip",
+                idempotency_key="w",
+                state={"n": 1},
+            )
+            assert [each.seq for each in done.entries] == [1, 2, 4]
+            again = session.append(user("a", id="1"), existing="skip", idempotency_key="x")
+            assert [each.id for each in again] == ["1"]
+
+    @pytest.mark.feature("C6")
+    @pytest.mark.parametrize(
+        "item",
+        [
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "r"}]},
+            {"role": "tool", "tool_call_id": "c1", "content": "r"},
+            {"role": "user", "parts": [{"text": "x"}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
+        ],
+    )
+    def test_items_in_a_providers_form_are_passed_over_by_their_id(self, session: Session, item: Any) -> None:
+        for _ in range(2):
+            assert session.append({**item, "id": "mine"}, existing="skip")[0].id == "mine"
+        assert session.message_count == 1
+
+    @pytest.mark.feature("F2")
+    @pytest.mark.trial("T60")
+    def test_a_fork_knows_every_branch_that_it_reads(self, session: Session) -> None:
+        root = session.user("root", id="r")
+        session.append(Custom("k", 1, id="c1"), user("two", id="m2"), Custom("k", 2, id="c2"))
+        fork = session.fork(as_session=True)
+        fork.write(user("other way"), at=root)
+        assert [each.id for each in fork.customs(all_branches=True)] == ["c1", "c2"]
+        assert [each.id for each in fork.customs(all_branches=True, newest=True)] == ["c2", "c1"]
+        assert fork.append(user("two", id="m2"), existing="skip")[0].seq == 3
+        assert said(fork) == ["root", "other way"]
+
+    @pytest.mark.feature("C6")
     @pytest.mark.parametrize(
         "wrong",
         [
@@ -274,6 +318,14 @@ class Natives(Contract):
             Native({}, role="user", created_at=datetime(2024, 1, 1)),
             Native({}, role="user", id=""),
             Native(float("nan"), role="user"),
+            Native({"a": b"bytes"}, role="user"),
+            Native({1: 2}, role="user"),
+            Native({}, role="user", metadata=5),  # type: ignore[arg-type]
+            Native({}, role="user", calls=5),  # type: ignore[arg-type]
+            Native({}, role="user", text=5),  # type: ignore[arg-type]
+            Native({"a": {}}, role="user", form="anthropic", pointer="a"),
+            Native({"a": [{}]}, role="user", form="anthropic", pointer="/a/00"),
+            Native({}, role="user", created_at=datetime.max.replace(tzinfo=timezone(timedelta(hours=-5)))),
         ],
     )
     def test_what_cannot_be_kept_is_refused(self, session: Session, wrong: Native) -> None:
@@ -377,6 +429,8 @@ class Customs(Contract):
         assert pages(id_prefix="x/") == [0, 1, 2, 3, 70]
         assert pages(id_prefix="x/", kind="b") == []
         assert pages(id_prefix="x/7") == [70]
+        session.append(Custom("odd", "last", id="z\U0010ffff\U0010ffff!"), Custom("odd", "next", id="{"))
+        assert pages(id_prefix="z") == pages(id_prefix="z\U0010ffff") == ["last"]
         assert pages(kind="a", all_branches=True) == [0, 1, 2, 3, 4, 5, 6, 70]
         assert pages(kind="a", all_branches=True, newest=True) == [70, 6, 5, 4, 3, 2, 1, 0]
         assert pages(kind="none") == []
