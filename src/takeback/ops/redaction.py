@@ -3,7 +3,8 @@
 What was said goes: body, provider's bytes, blobs and the salt, without which the hash of a short text could be guessed.
 The hash of the content stays in the chain, which still verifies. A tool call goes as a whole, on every branch: the
 message that announces it with all its calls, its starts, approvals and results. Otherwise a context would have a call
-without its result, and the rest of a call mostly says what the erased part said.
+without its result, and the rest of a call mostly says what the erased part said. Forks that read the call may have
+results of their own: those go, too. But a fork reaches only its own part of a call that the original announced.
 """
 
 from __future__ import annotations
@@ -43,14 +44,24 @@ class _Mark(NamedTuple):
 
 
 class _Reach(NamedTuple):
-    """The branches of a session, and those that it reads from."""
+    """The branches of a session, those that it reads from, and those of other sessions that start on its own."""
 
     own: dict[int, BranchRow]
     outer: dict[int, BranchRow]
+    below: dict[int, BranchRow]
 
     def every(self) -> Iterator[BranchRow]:
         """Yield all of them, each after the one it starts on."""
-        yield from (row for _, row in sorted((self.own | self.outer).items()))
+        yield from (row for _, row in sorted((self.own | self.outer | self.below).items()))
+
+    def goes(self, key: int, call: tuple[int, str]) -> bool:
+        """Whether an entry is erased with a call: of somebody else's call, only what the session itself has."""
+        theirs = call[0] >> 32 in self.outer
+        return key >> 32 in self.own or (key >> 32 in self.below and not theirs)
+
+    def id_of(self, row: EntryRow) -> str:
+        """Return our id of an entry that may be erased."""
+        return entry_id((self.own.get(row.branch) or self.below[row.branch]).uid, row.seq)
 
 
 def redact(tx: Tx, scope: str, session_id: str, ids: Sequence[str], judge: Judge | None, *, now_ms: int) -> Redaction:
@@ -63,12 +74,12 @@ def redact(tx: Tx, scope: str, session_id: str, ids: Sequence[str], judge: Judge
     rows, calls = _closed(tx, session, reach, _rows(tx, scope, keys))
     _require_finished(tx, session, calls)
     rows = [row for row in rows if row.body is not None or row.spill is not None]
-    found = _described(tx, reach, rows, calls)
+    found = _described(tx, session, reach, rows, calls)
     if judge is None or not rows:
         return found
     _retitle(tx, session, found, rows)
     _erase(tx, scope, rows)
-    named = [entry_id(reach.own[row.branch].uid, row.seq) for row in rows]
+    named = [reach.id_of(row) for row in rows]
     operations.record(tx, sessions.get(tx, scope, session_id), KIND, {"redacted": named}, now_ms=now_ms)
     return Redaction(found.entries, found.calls, found.forks, found.bytes, applied=True)
 
@@ -91,7 +102,20 @@ def _reach(tx: Tx, session: SessionRow) -> _Reach:
         if waiting - above.keys():
             raise Corrupt("a branch of this session has lost its parent", what=f"session {session.id}")
         waiting = {row.parent for row in above.values() if row.parent is not None}
-    return _Reach(own, outer)
+    return _Reach(own, outer, _below(tx, session.scope, own))
+
+
+def _below(tx: Tx, scope: str, own: Mapping[int, BranchRow]) -> dict[int, BranchRow]:
+    """Return the branches of other sessions that start on these, or on one that does."""
+    found, waiting = dict[int, BranchRow](), {*own}
+    while waiting:
+        more = dict[int, BranchRow]()
+        for some in several(sorted(waiting), _MANY):
+            where = f"WHERE scope = ? AND parent IN ({slots(len(some))})"
+            more |= {row.bid: row for row in BRANCH.all(tx, where, (scope, *some)) if row.bid not in own}
+        waiting = more.keys() - found.keys()
+        found |= more
+    return found
 
 
 # ---------------------------------------------------------------------- which entries
@@ -143,10 +167,7 @@ def _closed(
     while waiting:
         more = {call for key in waiting for call in of_entry.get(key, ())} - calls
         calls |= more
-        waiting = {key for call in more for key in of_call[call]} - found.keys()
-        for key in waiting:
-            if key >> 32 not in reach.own:
-                raise _elsewhere(tx, session, "the tool call", reach.outer[key >> 32])
+        waiting = {key for call in more for key in of_call[call] if reach.goes(key, call)} - found.keys()
         found |= {row.key: row for row in _rows(tx, session.scope, waiting - _bookkeeping(tx, session.scope, waiting))}
         waiting &= found.keys()
     return [found[key] for key in sorted(found)], calls
@@ -199,16 +220,15 @@ def _require_finished(tx: Tx, session: SessionRow, calls: set[tuple[int, str]]) 
 # ---------------------------------------------------------------------- what is shown of it
 
 
-def _described(tx: Tx, reach: _Reach, rows: Sequence[EntryRow], calls: set[tuple[int, str]]) -> Redaction:
-    entries = tuple(
-        RedactedEntry(row.mid or entry_id(reach.own[row.branch].uid, row.seq), row.seq, row.kind, _role(tx, row))
-        for row in rows
-    )
+def _described(
+    tx: Tx, session: SessionRow, reach: _Reach, rows: Sequence[EntryRow], calls: set[tuple[int, str]]
+) -> Redaction:
+    entries = tuple(RedactedEntry(row.mid or reach.id_of(row), row.seq, row.kind, _role(tx, row)) for row in rows)
     size = sum(len(row.body or b"") + len(row.raw or b"") for row in rows)
     names = _linked(tx, rows[0].scope, rows) if rows else set()
     size += sum(found.size for name in names if (found := blobs.find(tx, rows[0].scope, name)))
     ids = tuple(dict.fromkeys(call_id for _, call_id in sorted(calls)))
-    return Redaction(entries, ids if rows else (), _readers(tx, reach, rows), size)
+    return Redaction(entries, ids if rows else (), _readers(tx, session, reach, rows), size)
 
 
 def _role(tx: Tx, row: EntryRow) -> str | None:
@@ -218,19 +238,18 @@ def _role(tx: Tx, row: EntryRow) -> str | None:
     return Message("", row.seq, row.turns, row.at_ms, whole.body, whole.raw).role
 
 
-def _readers(tx: Tx, reach: _Reach, rows: Sequence[EntryRow]) -> tuple[ForkReader, ...]:
-    """Return the other sessions, visible or in the trash, on whose branches these entries are."""
+def _readers(tx: Tx, session: SessionRow, reach: _Reach, rows: Sequence[EntryRow]) -> tuple[ForkReader, ...]:
+    """Return the other sessions, visible or in the trash, that have or read these entries."""
     lowest = dict[int, int]()
     for row in rows:
         lowest[row.branch] = min(row.seq, lowest.get(row.branch, row.seq))
-    waiting, found = [(reach.own[bid], seq) for bid, seq in lowest.items()], set[int]()
-    while waiting:
-        branch, seq = waiting.pop()
-        for fork in branches.forks(tx, branch.scope, branch.bid):
-            if fork.fork_seq >= seq:
-                waiting.append((fork, seq))
-                found |= {fork.session} if fork.bid not in reach.own else set()
-    known = SESSION.numbered(tx, rows[0].scope, found) if found else {}
+    found = set[int]()
+    for branch in reach.every():  # each after the one it starts on
+        above = lowest.get(branch.parent or 0)
+        if above is not None and branch.fork_seq >= above:
+            lowest[branch.bid] = min(above, lowest.get(branch.bid, above))
+        found |= {branch.session} if branch.bid in lowest else set()
+    known = SESSION.numbered(tx, session.scope, found - {session.sid})
     return tuple(ForkReader(row.id, row.name) for _, row in sorted(known.items()) if row.hidden < 2)
 
 

@@ -115,6 +115,42 @@ class Redactions(Contract):
         assert fork.refresh().title == "second"
         assert fork.redact("of the fork", dry_run=False).forks == ()
 
+    @pytest.mark.feature("F12")
+    def test_results_of_forks_go_with_the_call_they_read(self, store: Store, session: Session) -> None:
+        session.user("start")
+        asked = _asked(session, ("one", SECRET))
+        fork = session.fork(as_session=True, name="other")
+        fork.tool_result("one", f"in the fork {SECRET}")
+        below = fork.fork(2, as_session=True, name="below")
+        below.tool_result("one", f"below {SECRET}")
+        session.tool_result("one", "in the original")
+        early = session.fork(1, as_session=True, name="early")
+        _calling(early, "one", "a call of its own")
+        done = session.redact(asked, dry_run=False)
+        assert (len(done.entries), done.calls) == (4, ("one",))
+        assert {each.name for each in done.forks} == {"other", "below"}
+        for each in (session, fork, below):
+            assert said(each) == ["start", "", ""]
+        assert "a call of its own" in said(early)[-1]
+        assert not (report := store.verify()), str(report)
+
+    @pytest.mark.feature("F12")
+    def test_a_fork_redacts_its_own_part_of_a_call(self, session: Session) -> None:
+        session.user("start")
+        _asked(session, ("one", "something"))
+        fork = session.fork(as_session=True, name="other")
+        fork.tool_result("one", f"in the fork {SECRET}")
+        session.tool_result("one", "in the original")
+        before = said(session)
+        done = fork.redact(fork.messages()[-1].id, dry_run=False)
+        assert (len(done.entries), done.calls, done.forks) == (1, ("one",), ())
+        assert said(session) == before
+        assert [message.role for message in fork.messages()] == ["user", "assistant", "redacted"]
+        for provider in ("anthropic", "openai-chat", "openai-responses", "gemini"):
+            context = fork.context(provider)
+            assert SECRET not in repr(context.request())
+            assert any("erased" in each for each in map(str, context.repairs)), provider
+
     @pytest.mark.feature("F12", "F7")
     def test_it_cannot_be_undone(self, store: Store, session: Session) -> None:
         session.user(SECRET, id="mine")
