@@ -22,7 +22,7 @@ from ..storage.base import Tx, scalars
 from ..tables.branches import BRANCH
 from ..tables.entries import ENTRY, LINK, LOST, EntryRow
 from ..tables.history import OPERATION
-from ..tables.sessions import SESSION
+from ..tables.sessions import PURGED, SESSION
 from ..tables.table import several, slots
 from . import blobs, branches, chain, log, open_calls, open_streams, operations, sessions, sweep, titles
 from .agent_restore import Judge
@@ -44,7 +44,10 @@ class _Mark(NamedTuple):
 
 
 class _Reach(NamedTuple):
-    """The branches of a session, those that it reads from, and those of other sessions that start on its own."""
+    """The branches of a session, those that it reads from, and those of other sessions that start on its own.
+
+    Of those that it reads from, the ones whose session was purged count as its own: nobody else could redact them.
+    """
 
     own: dict[int, BranchRow]
     outer: dict[int, BranchRow]
@@ -102,6 +105,10 @@ def _reach(tx: Tx, session: SessionRow) -> _Reach:
         if waiting - above.keys():
             raise Corrupt("a branch of this session has lost its parent", what=f"session {session.id}")
         waiting = {row.parent for row in above.values() if row.parent is not None}
+    owners = SESSION.numbered(tx, session.scope, {row.session for row in outer.values()})
+    purged = {sid for sid, row in owners.items() if row.hidden == PURGED and not row.staged}
+    own |= {bid: row for bid, row in outer.items() if row.session in purged}
+    outer = {bid: row for bid, row in outer.items() if bid not in own}
     return _Reach(own, outer, _below(tx, session.scope, own))
 
 
@@ -126,12 +133,20 @@ def _find(tx: Tx, session: SessionRow, reach: _Reach, wanted: str) -> set[int]:
     keys = set[int]() if "\0" in wanted else {*scalars(tx, _WITH_MID, (session.scope, wanted))}
     if parsed := parse_entry_id(wanted):
         keys |= {log.key_of(row.bid, parsed[1]) for row in reach.every() if row.uid == parsed[0]}
-    found = {key for key in keys if key >> 32 in reach.own}
+    found = {key for key in keys if key >> 32 in reach.own and _is_read(session, reach, key)}
     if not found and (outer := [reach.outer[key >> 32] for key in keys if key >> 32 in reach.outer]):
         raise _elsewhere(tx, session, wanted, outer[0])
     if not found:
         raise NotFound(f"there is no entry {wanted!r} on any branch of this session")
     return found
+
+
+def _is_read(session: SessionRow, reach: _Reach, key: int) -> bool:
+    """Whether an entry is on a branch of the session: of a purged one, only what it reads of it."""
+    if reach.own[key >> 32].session == session.sid:
+        return True
+    here = (row for row in (reach.own | reach.outer).values() if row.parent == key >> 32)
+    return any(row.fork_seq >= key & log.MAX_SEQ for row in here)
 
 
 def _elsewhere(tx: Tx, session: SessionRow, what: str, branch: BranchRow) -> Invalid:

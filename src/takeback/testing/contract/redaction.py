@@ -151,6 +151,28 @@ class Redactions(Contract):
             assert SECRET not in repr(context.request())
             assert any("erased" in each for each in map(str, context.repairs)), provider
 
+    @pytest.mark.feature("F12", "F5")
+    def test_a_fork_redacts_what_was_kept_of_a_purged_session(self, store: Store, session: Session) -> None:
+        session.user(SECRET, id="first")
+        session.user(f"again {SECRET}", id="second")
+        early = session.fork(1, as_session=True, name="early")
+        early.user("of the early one")
+        late = session.fork(as_session=True, name="late")
+        middle = late.fork(as_session=True, name="middle")
+        with pytest.raises(Invalid, match="redact it there"):
+            middle.redact("second")
+        store.purge_session(session)
+        with pytest.raises(NotFound):
+            early.redact("second")
+        done = middle.redact("second", dry_run=False)
+        assert [each.name for each in done.forks] == ["late"]
+        assert (said(late), said(middle)) == ([SECRET, ""], [SECRET, ""])
+        done = early.redact("first", dry_run=False)
+        assert {each.name for each in done.forks} == {"late", "middle"}
+        assert (said(early), said(late)) == (["", "of the early one"], ["", ""])
+        assert not (report := store.verify()), str(report)
+        assert SECRET not in repr([each.title for each in store.list_sessions()])
+
     @pytest.mark.feature("F12", "F7")
     def test_it_cannot_be_undone(self, store: Store, session: Session) -> None:
         session.user(SECRET, id="mine")
