@@ -80,7 +80,7 @@ def redact(tx: Tx, scope: str, session_id: str, ids: Sequence[str], judge: Judge
     found = _described(tx, session, reach, rows, calls)
     if judge is None or not rows:
         return found
-    _retitle(tx, session, found, rows)
+    _retitle(tx, session, reach, rows)
     _erase(tx, scope, rows)
     named = [reach.id_of(row) for row in rows]
     operations.record(tx, sessions.get(tx, scope, session_id), KIND, {"redacted": named}, now_ms=now_ms)
@@ -299,17 +299,25 @@ def _erase(tx: Tx, scope: str, rows: Sequence[EntryRow]) -> None:
     sweep.drop(tx, scope, names, ())
 
 
-def _retitle(tx: Tx, session: SessionRow, found: Redaction, rows: Sequence[EntryRow]) -> None:
-    """Replace titles made from erased messages, in this session and its forks, and where operations noted them."""
+def _retitle(tx: Tx, session: SessionRow, reach: _Reach, rows: Sequence[EntryRow]) -> None:
+    """Replace titles made from erased messages, in this session and its forks, and where operations noted them.
+
+    A fork begins with the title of the session, also if it starts before the message that gave it.
+    """
     whole = [each for row in rows if row.kind in MESSAGE_KINDS for each in log.loaded(tx, [row])]
-    gone = {title for row in whole if (title := titles.of_body(row.body, row.raw))}
-    keys = {row.key for row in rows}
-    forks = operations.all_unless_purged(tx, session.scope, [fork.id for fork in found.forks])
-    for each in [session, *forks.values()]:
-        new = _next_title(tx, each, keys) if each.title in gone else each.title or GONE
-        if new != each.title and each.title in gone:
-            sessions.write(tx, each, title=new)
-        _rewrite(tx, each, gone, new)
+    gone, keys = {title for row in whole if (title := titles.of_body(row.body, row.raw))}, {row.key for row in rows}
+    near = SESSION.numbered(tx, session.scope, {branch.session for branch in reach.below.values()})
+    waiting = operations.all_unless_purged(tx, session.scope, {session.id, *(row.id for row in near.values())})
+    seen = set[str]()
+    while waiting:
+        seen |= waiting.keys()
+        forks = set[str]()  # one that starts at the beginning shares no branch: only the operation knows of it
+        for each in waiting.values():
+            new = _next_title(tx, each, keys) if each.title in gone else each.title or GONE
+            if new != each.title and each.title in gone:
+                sessions.write(tx, each, title=new)
+            forks |= _rewrite(tx, each, gone, new)
+        waiting = operations.all_unless_purged(tx, session.scope, forks - seen)
 
 
 def _next_title(tx: Tx, session: SessionRow, keys: set[int]) -> str:
@@ -324,13 +332,16 @@ def _next_title(tx: Tx, session: SessionRow, keys: set[int]) -> str:
     return GONE
 
 
-def _rewrite(tx: Tx, session: SessionRow, gone: set[str], new: str) -> None:
-    """Replace such a title in what operations recorded: an undo would bring it back."""
-    pairs = []
+def _rewrite(tx: Tx, session: SessionRow, gone: set[str], new: str) -> set[str]:
+    """Replace such a title in what operations recorded: an undo would bring it back. Return the forks they made."""
+    pairs, forks = [], set[str]()
     for row in OPERATION.all(tx, f"{operations.OF}", (session.scope, session.sid, 0)):
-        before, after = (_without(codec.decode(view), gone, new) for view in (row.before, row.after))
+        views = codec.decode(row.before), codec.decode(row.after)
+        before, after = (_without(view, gone, new) for view in views)
         pairs.append((row, row._replace(before=before or row.before, after=after or row.after)))
+        forks |= {views[1]["session"][0]} if row.kind == "fork" and "session" in views[1] else set()
     OPERATION.update_many(tx, pairs)
+    return forks
 
 
 def _without(view: Mapping[str, object], gone: set[str], new: str) -> bytes | None:

@@ -174,6 +174,29 @@ class Redactions(Contract):
         assert SECRET not in repr([each.title for each in store.list_sessions()])
 
     @pytest.mark.feature("F12", "F7")
+    def test_forks_lose_a_title_whose_message_they_do_not_read(self, store: Store, session: Session) -> None:
+        (line,) = session.write(Custom("tool.line", {"said": "nothing"})).entries
+        session.user(SECRET, id="mine")
+        before = session.fork(line.seq, as_session=True, name="before")
+        first = session.fork(0, as_session=True, name="first")
+        below = first.fork(0, as_session=True, name="below")
+        renamed = session.fork(line.seq, as_session=True, name="renamed")
+        renamed.rename("other")
+        below.user("of its own")
+        trashed = session.fork(line.seq, as_session=True, name="trashed")
+        store.delete_session(trashed)
+        assert session.redact("mine", dry_run=False).forks == (), "none of them reads it"
+        store.restore_session(trashed)
+        for each in (session, before, first, trashed):
+            assert each.refresh().title == "redacted"
+        assert below.refresh().title == "of its own"
+        assert renamed.refresh().title == "other"
+        renamed.undo()
+        assert SECRET not in (renamed.refresh().title or "")
+        assert SECRET not in repr([*store.operations()])
+        assert not (report := store.verify()), str(report)
+
+    @pytest.mark.feature("F12", "F7")
     def test_it_cannot_be_undone(self, store: Store, session: Session) -> None:
         session.user(SECRET, id="mine")
         session.pin()
