@@ -24,7 +24,7 @@ from ..tables.entries import ENTRY, LINK, LOST, EntryRow
 from ..tables.history import OPERATION
 from ..tables.sessions import PURGED, SESSION
 from ..tables.table import several, slots
-from . import blobs, branches, chain, log, open_calls, open_streams, operations, sessions, sweep, titles
+from . import blobs, branches, chain, idempotency, log, open_calls, open_streams, operations, sessions, sweep, titles
 from .agent_restore import Judge
 from .branches import BranchRow, Segment
 from .sessions import SessionRow
@@ -297,6 +297,11 @@ def _erase(tx: Tx, scope: str, rows: Sequence[EntryRow]) -> None:
     for some in several([row.key for row in rows], _MANY):
         tx.run(f"DELETE FROM link WHERE scope = ? AND key IN ({slots(len(some))})", (scope, *some))
     sweep.drop(tx, scope, names, ())
+    places = dict[int, list[int]]()
+    for row in rows:
+        places.setdefault(row.branch, []).append(row.seq)
+    for branch in BRANCH.numbered(tx, scope, places).values():
+        idempotency.blank(tx, branch, places[branch.bid])
 
 
 def _retitle(tx: Tx, session: SessionRow, reach: _Reach, rows: Sequence[EntryRow]) -> None:

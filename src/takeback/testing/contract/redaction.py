@@ -196,6 +196,24 @@ class Redactions(Contract):
         assert SECRET not in repr([*store.operations()])
         assert not (report := store.verify()), str(report)
 
+    @pytest.mark.feature("F12", "A2")
+    def test_a_key_tells_nothing_about_what_was_erased(self, session: Session) -> None:
+        message = {"role": "user", "content": "the number is 4711"}
+        first = session.write(message, Custom("tool.line", 1), idempotency_key="first")
+        kept = session.write({"role": "user", "content": "kept"}, idempotency_key="kept")
+        guess = {"role": "user", "content": "the number is 4712"}
+        with pytest.raises(Conflict):
+            session.write(guess, Custom("tool.line", 1), idempotency_key="first")
+        session.redact(first.entries[0].id, dry_run=False)
+        for each in (guess, message):
+            again = session.write(each, Custom("tool.line", 1), idempotency_key="first")
+            assert [entry.id for entry in again.entries] == [entry.id for entry in first.entries]
+        with pytest.raises(Conflict):
+            session.write(guess, idempotency_key="kept")
+        again = session.write({"role": "user", "content": "kept"}, idempotency_key="kept")
+        assert [entry.id for entry in again.entries] == [entry.id for entry in kept.entries]
+        assert said(session) == ["", "kept"]
+
     @pytest.mark.feature("F12", "F7")
     def test_it_cannot_be_undone(self, store: Store, session: Session) -> None:
         session.user(SECRET, id="mine")
