@@ -214,6 +214,26 @@ class Redactions(Contract):
         assert [entry.id for entry in again.entries] == [entry.id for entry in kept.entries]
         assert said(session) == ["", "kept"]
 
+    @pytest.mark.feature("F12", "B1")
+    def test_what_was_spent_on_it_still_counts(self, store: Store, session: Session) -> None:
+        session.user("start")
+        usage = {"input_tokens": 5000, "output_tokens": 7000, "cost": 1.5}
+        session.assistant(SECRET, id="mine", usage=usage, model="a-model")
+        session.assistant("kept", usage=usage, model="a-model")
+        asked = _asked(session, ("one", SECRET), ("two", "nothing"))
+        session.tool_result("one", SECRET, success=False)
+        session.tool_result("two", "fine")
+        before = {by: store.spending(by) for by in ("model", "day", "agent", "tool")}
+        session.redact("mine", asked, dry_run=False)
+        assert [store.spending(by) for by in ("day", "agent")] == [before["day"], before["agent"]]
+        (old,) = before["tool"]
+        (new,) = store.spending("tool")
+        assert (old.key, new.key) == ("look", "")
+        assert (new.tool_calls, new.tool_failures) == (old.tool_calls, old.tool_failures) == (2, 1)
+        found = {each.key: each.usage for each in store.spending("model")}
+        assert found[""] == found["a-model"]
+        assert found[""].input_tokens == 5000
+
     @pytest.mark.feature("F12", "F7")
     def test_it_cannot_be_undone(self, store: Store, session: Session) -> None:
         session.user(SECRET, id="mine")
