@@ -81,7 +81,9 @@ class Spending:
         self._put(session.agent_id, session, entry)
 
     def _by_model(self, session: Reading, entry: _Entry) -> None:
-        """Count what a model said, and whatever else has a usage."""
+        """Count what a model said, and whatever else has a usage; of what was redacted only that, under no model."""
+        if entry.is_redacted and entry.has_usage:
+            self._put(_UNNAMED, session, entry)
         if entry.is_message and (entry.message.role == "assistant" or entry.has_usage):
             self._put(_model(session, entry), session, entry)
 
@@ -90,7 +92,9 @@ class Spending:
             for call_id, name in entry.calls():
                 self._tools[call_id] = name
                 self._sum(name).counts.update(tool_calls=1)
-        if entry.added.tool_failures:
+        if entry.added.tool_failures and entry.is_redacted:
+            self._sum(_UNNAMED).counts.update(tool_failures=entry.added.tool_failures)
+        elif entry.added.tool_failures:
             message = entry.message
             for result in message.tool_results:
                 if not result.success:
@@ -151,6 +155,10 @@ class _Entry:
         return self.row.kind in MESSAGE_KINDS and self.row.body is not None
 
     @property
+    def is_redacted(self) -> bool:
+        return self.row.kind in MESSAGE_KINDS and self.row.body is None
+
+    @property
     def has_usage(self) -> bool:
         """Whether it used tokens."""
         return bool(self.added.input_tokens or self.added.output_tokens)
@@ -165,11 +173,15 @@ class _Entry:
         """Return the calls that it announces, each with its tool."""
         if self.is_message:
             return [(call.id, call.name) for call in self.message.tool_calls]
+        if self.is_redacted:
+            return [(call_id, _UNNAMED) for what, call_id in self.row.chain.calls if what == "call"]
         body: Any = codec.decode(self.row.body) if self.row.kind == CALL and self.row.body is not None else {}
         return [(body.get("call_id", ""), body.get("name", _UNNAMED))]
 
 
 def _model(session: Reading, entry: _Entry) -> str:
+    if entry.is_redacted:
+        return _UNNAMED  # nobody knows it any more, so its price is unknown, too
     return (entry.message.model if entry.is_message else None) or session.model or _UNNAMED
 
 

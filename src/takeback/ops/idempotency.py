@@ -9,7 +9,7 @@ the store.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .. import codec
@@ -18,6 +18,7 @@ from ..storage.base import Tx
 from ..tables.history import ONCE, OnceRow
 
 if TYPE_CHECKING:
+    from ..tables.branches import BranchRow
     from ..tables.sessions import SessionRow
 
 ENTRIES = "entries"
@@ -90,6 +91,14 @@ def entries_row(session: SessionRow, key: str, seq: int, now_ms: int) -> OnceRow
 def entries_of(tx: Tx, scope: str, sid: int, key: str) -> list[OnceRow]:
     """Return the runs of entries that calls with this key stored, one per branch."""
     return ONCE.all(tx, "WHERE scope = ? AND session = ? AND ikey = ? AND branch > 0", (scope, sid, key))
+
+
+def blank(tx: Tx, branch: BranchRow, seqs: Sequence[int]) -> None:
+    """Erase the digests of the requests that stored these entries of a branch: short texts could be guessed by them."""
+    where = "WHERE scope = ? AND session = ? AND branch = ? AND digest <> 0"
+    rows = ONCE.all(tx, where, (branch.scope, branch.session, branch.bid))
+    hit = [row for row in rows if any(row.seq <= seq <= row.last_seq for seq in seqs)]
+    ONCE.update_many(tx, [(row, row._replace(digest=0)) for row in hit])
 
 
 def keep(tx: Tx, row: OnceRow) -> None:

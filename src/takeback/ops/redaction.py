@@ -3,7 +3,8 @@
 What was said goes: body, provider's bytes, blobs and the salt, without which the hash of a short text could be guessed.
 The hash of the content stays in the chain, which still verifies. A tool call goes as a whole, on every branch: the
 message that announces it with all its calls, its starts, approvals and results. Otherwise a context would have a call
-without its result, and the rest of a call mostly says what the erased part said.
+without its result, and the rest of a call mostly says what the erased part said. Forks that read the call may have
+results of their own: those go, too. But a fork reaches only its own part of a call that the original announced.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from ..storage.base import Tx, scalars
 from ..tables.branches import BRANCH
 from ..tables.entries import ENTRY, LINK, LOST, EntryRow
 from ..tables.history import OPERATION
-from ..tables.sessions import SESSION
+from ..tables.sessions import PURGED, SESSION
 from ..tables.table import several, slots
-from . import blobs, branches, chain, log, open_calls, open_streams, operations, sessions, sweep, titles
+from . import blobs, branches, chain, idempotency, log, open_calls, open_streams, operations, sessions, sweep, titles
 from .agent_restore import Judge
 from .branches import BranchRow, Segment
 from .sessions import SessionRow
@@ -43,14 +44,27 @@ class _Mark(NamedTuple):
 
 
 class _Reach(NamedTuple):
-    """The branches of a session, and those that it reads from."""
+    """The branches of a session, those that it reads from, and those of other sessions that start on its own.
+
+    Of those that it reads from, the ones whose session was purged count as its own: nobody else could redact them.
+    """
 
     own: dict[int, BranchRow]
     outer: dict[int, BranchRow]
+    below: dict[int, BranchRow]
 
     def every(self) -> Iterator[BranchRow]:
         """Yield all of them, each after the one it starts on."""
-        yield from (row for _, row in sorted((self.own | self.outer).items()))
+        yield from (row for _, row in sorted((self.own | self.outer | self.below).items()))
+
+    def goes(self, key: int, call: tuple[int, str]) -> bool:
+        """Whether an entry is erased with a call: of somebody else's call, only what the session itself has."""
+        theirs = call[0] >> 32 in self.outer
+        return key >> 32 in self.own or (key >> 32 in self.below and not theirs)
+
+    def id_of(self, row: EntryRow) -> str:
+        """Return our id of an entry that may be erased."""
+        return entry_id((self.own.get(row.branch) or self.below[row.branch]).uid, row.seq)
 
 
 def redact(tx: Tx, scope: str, session_id: str, ids: Sequence[str], judge: Judge | None, *, now_ms: int) -> Redaction:
@@ -63,12 +77,12 @@ def redact(tx: Tx, scope: str, session_id: str, ids: Sequence[str], judge: Judge
     rows, calls = _closed(tx, session, reach, _rows(tx, scope, keys))
     _require_finished(tx, session, calls)
     rows = [row for row in rows if row.body is not None or row.spill is not None]
-    found = _described(tx, reach, rows, calls)
+    found = _described(tx, session, reach, rows, calls)
     if judge is None or not rows:
         return found
-    _retitle(tx, session, found, rows)
+    _retitle(tx, session, reach, rows)
     _erase(tx, scope, rows)
-    named = [entry_id(reach.own[row.branch].uid, row.seq) for row in rows]
+    named = [reach.id_of(row) for row in rows]
     operations.record(tx, sessions.get(tx, scope, session_id), KIND, {"redacted": named}, now_ms=now_ms)
     return Redaction(found.entries, found.calls, found.forks, found.bytes, applied=True)
 
@@ -91,7 +105,24 @@ def _reach(tx: Tx, session: SessionRow) -> _Reach:
         if waiting - above.keys():
             raise Corrupt("a branch of this session has lost its parent", what=f"session {session.id}")
         waiting = {row.parent for row in above.values() if row.parent is not None}
-    return _Reach(own, outer)
+    owners = SESSION.numbered(tx, session.scope, {row.session for row in outer.values()})
+    purged = {sid for sid, row in owners.items() if row.hidden == PURGED and not row.staged}
+    own |= {bid: row for bid, row in outer.items() if row.session in purged}
+    outer = {bid: row for bid, row in outer.items() if bid not in own}
+    return _Reach(own, outer, _below(tx, session.scope, own))
+
+
+def _below(tx: Tx, scope: str, own: Mapping[int, BranchRow]) -> dict[int, BranchRow]:
+    """Return the branches of other sessions that start on these, or on one that does."""
+    found, waiting = dict[int, BranchRow](), {*own}
+    while waiting:
+        more = dict[int, BranchRow]()
+        for some in several(sorted(waiting), _MANY):
+            where = f"WHERE scope = ? AND parent IN ({slots(len(some))})"
+            more |= {row.bid: row for row in BRANCH.all(tx, where, (scope, *some)) if row.bid not in own}
+        waiting = more.keys() - found.keys()
+        found |= more
+    return found
 
 
 # ---------------------------------------------------------------------- which entries
@@ -102,12 +133,20 @@ def _find(tx: Tx, session: SessionRow, reach: _Reach, wanted: str) -> set[int]:
     keys = set[int]() if "\0" in wanted else {*scalars(tx, _WITH_MID, (session.scope, wanted))}
     if parsed := parse_entry_id(wanted):
         keys |= {log.key_of(row.bid, parsed[1]) for row in reach.every() if row.uid == parsed[0]}
-    found = {key for key in keys if key >> 32 in reach.own}
+    found = {key for key in keys if key >> 32 in reach.own and _is_read(session, reach, key)}
     if not found and (outer := [reach.outer[key >> 32] for key in keys if key >> 32 in reach.outer]):
         raise _elsewhere(tx, session, wanted, outer[0])
     if not found:
         raise NotFound(f"there is no entry {wanted!r} on any branch of this session")
     return found
+
+
+def _is_read(session: SessionRow, reach: _Reach, key: int) -> bool:
+    """Whether an entry is on a branch of the session: of a purged one, only what it reads of it."""
+    if reach.own[key >> 32].session == session.sid:
+        return True
+    here = (row for row in (reach.own | reach.outer).values() if row.parent == key >> 32)
+    return any(row.fork_seq >= key & log.MAX_SEQ for row in here)
 
 
 def _elsewhere(tx: Tx, session: SessionRow, what: str, branch: BranchRow) -> Invalid:
@@ -143,10 +182,7 @@ def _closed(
     while waiting:
         more = {call for key in waiting for call in of_entry.get(key, ())} - calls
         calls |= more
-        waiting = {key for call in more for key in of_call[call]} - found.keys()
-        for key in waiting:
-            if key >> 32 not in reach.own:
-                raise _elsewhere(tx, session, "the tool call", reach.outer[key >> 32])
+        waiting = {key for call in more for key in of_call[call] if reach.goes(key, call)} - found.keys()
         found |= {row.key: row for row in _rows(tx, session.scope, waiting - _bookkeeping(tx, session.scope, waiting))}
         waiting &= found.keys()
     return [found[key] for key in sorted(found)], calls
@@ -199,16 +235,15 @@ def _require_finished(tx: Tx, session: SessionRow, calls: set[tuple[int, str]]) 
 # ---------------------------------------------------------------------- what is shown of it
 
 
-def _described(tx: Tx, reach: _Reach, rows: Sequence[EntryRow], calls: set[tuple[int, str]]) -> Redaction:
-    entries = tuple(
-        RedactedEntry(row.mid or entry_id(reach.own[row.branch].uid, row.seq), row.seq, row.kind, _role(tx, row))
-        for row in rows
-    )
+def _described(
+    tx: Tx, session: SessionRow, reach: _Reach, rows: Sequence[EntryRow], calls: set[tuple[int, str]]
+) -> Redaction:
+    entries = tuple(RedactedEntry(row.mid or reach.id_of(row), row.seq, row.kind, _role(tx, row)) for row in rows)
     size = sum(len(row.body or b"") + len(row.raw or b"") for row in rows)
     names = _linked(tx, rows[0].scope, rows) if rows else set()
     size += sum(found.size for name in names if (found := blobs.find(tx, rows[0].scope, name)))
     ids = tuple(dict.fromkeys(call_id for _, call_id in sorted(calls)))
-    return Redaction(entries, ids if rows else (), _readers(tx, reach, rows), size)
+    return Redaction(entries, ids if rows else (), _readers(tx, session, reach, rows), size)
 
 
 def _role(tx: Tx, row: EntryRow) -> str | None:
@@ -218,19 +253,18 @@ def _role(tx: Tx, row: EntryRow) -> str | None:
     return Message("", row.seq, row.turns, row.at_ms, whole.body, whole.raw).role
 
 
-def _readers(tx: Tx, reach: _Reach, rows: Sequence[EntryRow]) -> tuple[ForkReader, ...]:
-    """Return the other sessions, visible or in the trash, on whose branches these entries are."""
+def _readers(tx: Tx, session: SessionRow, reach: _Reach, rows: Sequence[EntryRow]) -> tuple[ForkReader, ...]:
+    """Return the other sessions, visible or in the trash, that have or read these entries."""
     lowest = dict[int, int]()
     for row in rows:
         lowest[row.branch] = min(row.seq, lowest.get(row.branch, row.seq))
-    waiting, found = [(reach.own[bid], seq) for bid, seq in lowest.items()], set[int]()
-    while waiting:
-        branch, seq = waiting.pop()
-        for fork in branches.forks(tx, branch.scope, branch.bid):
-            if fork.fork_seq >= seq:
-                waiting.append((fork, seq))
-                found |= {fork.session} if fork.bid not in reach.own else set()
-    known = SESSION.numbered(tx, rows[0].scope, found) if found else {}
+    found = set[int]()
+    for branch in reach.every():  # each after the one it starts on
+        above = lowest.get(branch.parent or 0)
+        if above is not None and branch.fork_seq >= above:
+            lowest[branch.bid] = min(above, lowest.get(branch.bid, above))
+        found |= {branch.session} if branch.bid in lowest else set()
+    known = SESSION.numbered(tx, session.scope, found - {session.sid})
     return tuple(ForkReader(row.id, row.name) for _, row in sorted(known.items()) if row.hidden < 2)
 
 
@@ -263,19 +297,32 @@ def _erase(tx: Tx, scope: str, rows: Sequence[EntryRow]) -> None:
     for some in several([row.key for row in rows], _MANY):
         tx.run(f"DELETE FROM link WHERE scope = ? AND key IN ({slots(len(some))})", (scope, *some))
     sweep.drop(tx, scope, names, ())
+    places = dict[int, list[int]]()
+    for row in rows:
+        places.setdefault(row.branch, []).append(row.seq)
+    for branch in BRANCH.numbered(tx, scope, places).values():
+        idempotency.blank(tx, branch, places[branch.bid])
 
 
-def _retitle(tx: Tx, session: SessionRow, found: Redaction, rows: Sequence[EntryRow]) -> None:
-    """Replace titles made from erased messages, in this session and its forks, and where operations noted them."""
+def _retitle(tx: Tx, session: SessionRow, reach: _Reach, rows: Sequence[EntryRow]) -> None:
+    """Replace titles made from erased messages, in this session and its forks, and where operations noted them.
+
+    A fork begins with the title of the session, also if it starts before the message that gave it.
+    """
     whole = [each for row in rows if row.kind in MESSAGE_KINDS for each in log.loaded(tx, [row])]
-    gone = {title for row in whole if (title := titles.of_body(row.body, row.raw))}
-    keys = {row.key for row in rows}
-    forks = operations.all_unless_purged(tx, session.scope, [fork.id for fork in found.forks])
-    for each in [session, *forks.values()]:
-        new = _next_title(tx, each, keys) if each.title in gone else each.title or GONE
-        if new != each.title and each.title in gone:
-            sessions.write(tx, each, title=new)
-        _rewrite(tx, each, gone, new)
+    gone, keys = {title for row in whole if (title := titles.of_body(row.body, row.raw))}, {row.key for row in rows}
+    near = SESSION.numbered(tx, session.scope, {branch.session for branch in reach.below.values()})
+    waiting = operations.all_unless_purged(tx, session.scope, {session.id, *(row.id for row in near.values())})
+    seen = set[str]()
+    while waiting:
+        seen |= waiting.keys()
+        forks = set[str]()  # one that starts at the beginning shares no branch: only the operation knows of it
+        for each in waiting.values():
+            new = _next_title(tx, each, keys) if each.title in gone else each.title or GONE
+            if new != each.title and each.title in gone:
+                sessions.write(tx, each, title=new)
+            forks |= _rewrite(tx, each, gone, new)
+        waiting = operations.all_unless_purged(tx, session.scope, forks - seen)
 
 
 def _next_title(tx: Tx, session: SessionRow, keys: set[int]) -> str:
@@ -290,13 +337,16 @@ def _next_title(tx: Tx, session: SessionRow, keys: set[int]) -> str:
     return GONE
 
 
-def _rewrite(tx: Tx, session: SessionRow, gone: set[str], new: str) -> None:
-    """Replace such a title in what operations recorded: an undo would bring it back."""
-    pairs = []
+def _rewrite(tx: Tx, session: SessionRow, gone: set[str], new: str) -> set[str]:
+    """Replace such a title in what operations recorded: an undo would bring it back. Return the forks they made."""
+    pairs, forks = [], set[str]()
     for row in OPERATION.all(tx, f"{operations.OF}", (session.scope, session.sid, 0)):
-        before, after = (_without(codec.decode(view), gone, new) for view in (row.before, row.after))
+        views = codec.decode(row.before), codec.decode(row.after)
+        before, after = (_without(view, gone, new) for view in views)
         pairs.append((row, row._replace(before=before or row.before, after=after or row.after)))
+        forks |= {views[1]["session"][0]} if row.kind == "fork" and "session" in views[1] else set()
     OPERATION.update_many(tx, pairs)
+    return forks
 
 
 def _without(view: Mapping[str, object], gone: set[str], new: str) -> bytes | None:

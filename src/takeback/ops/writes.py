@@ -127,9 +127,10 @@ def _repeated(tx: Tx, session: SessionRow, wanted: WantedWrite) -> WriteDone | N
         branch = branches.get(tx, session.scope, kept.branch)
         if not aside and not log.is_on_path(tx, session, branch.uid, kept.last_seq):
             continue  # taken back since: a write again is a new one
-        if kept.digest != asked:
-            raise Conflict(f"idempotency key {key!r} was already used for a different write; use a new key", found=key)
         rows = log.read_all(tx, session.scope, [Segment(branch.bid, branch.uid, kept.seq - 1, kept.last_seq)])
+        blank = kept.digest == 0 and any(row.body is None for row in rows)  # redacted: nothing is left to compare
+        if kept.digest != asked and not blank:
+            raise Conflict(f"idempotency key {key!r} was already used for a different write; use a new key", found=key)
         stored = [(branch.uid, row) for row in rows if row.kind not in STATE_KINDS]
         return WriteDone(_nothing(session), branch, (), _found_again(tx, session, wanted, stored))
     if idempotency.made_before(tx, session.scope, session.sid, key, wanted.call.request) is None:
@@ -144,7 +145,8 @@ def _found_again(
     """Return the items of an earlier write by their place: those that it stored, and those that it passed over."""
     there = _existing(tx, session, wanted.drafts) if wanted.skips else {}
     rest = iter(each for each in stored if not wanted.skips or each[1].mid is None)
-    return {number: there.get(number) or next(rest) for number in range(len(wanted.drafts))}
+    found = [there.get(number) or next(rest, None) for number in range(len(wanted.drafts))]
+    return dict(enumerate(each for each in found if each is not None))  # fewer than asked only if some were erased
 
 
 def _nothing(session: SessionRow) -> entries.Appended:

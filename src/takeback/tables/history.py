@@ -113,7 +113,7 @@ ONCE = Table(
         "seq": "the first entry that the call stored",
         "kind": "what else the call made: 'session', 'operation', ...",
         "id": "its id",
-        "digest": "CRC-32 of the request where there is no entry to compare with, else 0",
+        "digest": "CRC-32 of the request; 0 where entries are compared, or were redacted",
         "at_ms": "when",
     },
 )

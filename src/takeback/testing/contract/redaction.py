@@ -115,6 +115,125 @@ class Redactions(Contract):
         assert fork.refresh().title == "second"
         assert fork.redact("of the fork", dry_run=False).forks == ()
 
+    @pytest.mark.feature("F12")
+    def test_results_of_forks_go_with_the_call_they_read(self, store: Store, session: Session) -> None:
+        session.user("start")
+        asked = _asked(session, ("one", SECRET))
+        fork = session.fork(as_session=True, name="other")
+        fork.tool_result("one", f"in the fork {SECRET}")
+        below = fork.fork(2, as_session=True, name="below")
+        below.tool_result("one", f"below {SECRET}")
+        session.tool_result("one", "in the original")
+        early = session.fork(1, as_session=True, name="early")
+        _calling(early, "one", "a call of its own")
+        done = session.redact(asked, dry_run=False)
+        assert (len(done.entries), done.calls) == (4, ("one",))
+        assert {each.name for each in done.forks} == {"other", "below"}
+        for each in (session, fork, below):
+            assert said(each) == ["start", "", ""]
+        assert "a call of its own" in said(early)[-1]
+        assert not (report := store.verify()), str(report)
+
+    @pytest.mark.feature("F12")
+    def test_a_fork_redacts_its_own_part_of_a_call(self, session: Session) -> None:
+        session.user("start")
+        _asked(session, ("one", "something"))
+        fork = session.fork(as_session=True, name="other")
+        fork.tool_result("one", f"in the fork {SECRET}")
+        session.tool_result("one", "in the original")
+        before = said(session)
+        done = fork.redact(fork.messages()[-1].id, dry_run=False)
+        assert (len(done.entries), done.calls, done.forks) == (1, ("one",), ())
+        assert said(session) == before
+        assert [message.role for message in fork.messages()] == ["user", "assistant", "redacted"]
+        for provider in ("anthropic", "openai-chat", "openai-responses", "gemini"):
+            context = fork.context(provider)
+            assert SECRET not in repr(context.request())
+            assert any("erased" in each for each in map(str, context.repairs)), provider
+
+    @pytest.mark.feature("F12", "F5")
+    def test_a_fork_redacts_what_was_kept_of_a_purged_session(self, store: Store, session: Session) -> None:
+        session.user(SECRET, id="first")
+        session.user(f"again {SECRET}", id="second")
+        early = session.fork(1, as_session=True, name="early")
+        early.user("of the early one")
+        late = session.fork(as_session=True, name="late")
+        middle = late.fork(as_session=True, name="middle")
+        with pytest.raises(Invalid, match="redact it there"):
+            middle.redact("second")
+        store.purge_session(session)
+        with pytest.raises(NotFound):
+            early.redact("second")
+        done = middle.redact("second", dry_run=False)
+        assert [each.name for each in done.forks] == ["late"]
+        assert (said(late), said(middle)) == ([SECRET, ""], [SECRET, ""])
+        done = early.redact("first", dry_run=False)
+        assert {each.name for each in done.forks} == {"late", "middle"}
+        assert (said(early), said(late)) == (["", "of the early one"], ["", ""])
+        assert not (report := store.verify()), str(report)
+        assert SECRET not in repr([each.title for each in store.list_sessions()])
+
+    @pytest.mark.feature("F12", "F7")
+    def test_forks_lose_a_title_whose_message_they_do_not_read(self, store: Store, session: Session) -> None:
+        (line,) = session.write(Custom("tool.line", {"said": "nothing"})).entries
+        session.user(SECRET, id="mine")
+        before = session.fork(line.seq, as_session=True, name="before")
+        first = session.fork(0, as_session=True, name="first")
+        below = first.fork(0, as_session=True, name="below")
+        renamed = session.fork(line.seq, as_session=True, name="renamed")
+        renamed.rename("other")
+        below.user("of its own")
+        trashed = session.fork(line.seq, as_session=True, name="trashed")
+        store.delete_session(trashed)
+        assert session.redact("mine", dry_run=False).forks == (), "none of them reads it"
+        store.restore_session(trashed)
+        for each in (session, before, first, trashed):
+            assert each.refresh().title == "redacted"
+        assert below.refresh().title == "of its own"
+        assert renamed.refresh().title == "other"
+        renamed.undo()
+        assert SECRET not in (renamed.refresh().title or "")
+        assert SECRET not in repr([*store.operations()])
+        assert not (report := store.verify()), str(report)
+
+    @pytest.mark.feature("F12", "A2")
+    def test_a_key_tells_nothing_about_what_was_erased(self, session: Session) -> None:
+        message = {"role": "user", "content": "the number is 4711"}
+        first = session.write(message, Custom("tool.line", 1), idempotency_key="first")
+        kept = session.write({"role": "user", "content": "kept"}, idempotency_key="kept")
+        guess = {"role": "user", "content": "the number is 4712"}
+        with pytest.raises(Conflict):
+            session.write(guess, Custom("tool.line", 1), idempotency_key="first")
+        session.redact(first.entries[0].id, dry_run=False)
+        for each in (guess, message):
+            again = session.write(each, Custom("tool.line", 1), idempotency_key="first")
+            assert [entry.id for entry in again.entries] == [entry.id for entry in first.entries]
+        with pytest.raises(Conflict):
+            session.write(guess, idempotency_key="kept")
+        again = session.write({"role": "user", "content": "kept"}, idempotency_key="kept")
+        assert [entry.id for entry in again.entries] == [entry.id for entry in kept.entries]
+        assert said(session) == ["", "kept"]
+
+    @pytest.mark.feature("F12", "B1")
+    def test_what_was_spent_on_it_still_counts(self, store: Store, session: Session) -> None:
+        session.user("start")
+        usage = {"input_tokens": 5000, "output_tokens": 7000, "cost": 1.5}
+        session.assistant(SECRET, id="mine", usage=usage, model="a-model")
+        session.assistant("kept", usage=usage, model="a-model")
+        asked = _asked(session, ("one", SECRET), ("two", "nothing"))
+        session.tool_result("one", SECRET, success=False)
+        session.tool_result("two", "fine")
+        before = {by: store.spending(by) for by in ("model", "day", "agent", "tool")}
+        session.redact("mine", asked, dry_run=False)
+        assert [store.spending(by) for by in ("day", "agent")] == [before["day"], before["agent"]]
+        (old,) = before["tool"]
+        (new,) = store.spending("tool")
+        assert (old.key, new.key) == ("look", "")
+        assert (new.tool_calls, new.tool_failures) == (old.tool_calls, old.tool_failures) == (2, 1)
+        found = {each.key: each.usage for each in store.spending("model")}
+        assert found[""] == found["a-model"]
+        assert found[""].input_tokens == 5000
+
     @pytest.mark.feature("F12", "F7")
     def test_it_cannot_be_undone(self, store: Store, session: Session) -> None:
         session.user(SECRET, id="mine")
