@@ -255,6 +255,10 @@ class Redactions(Contract):
         tasks, *_ = session.entries()
         with pytest.raises(Invalid, match="anew"):
             session.redact(tasks.id)
+        session.compact(session.message("mine"), SECRET)
+        with pytest.raises(Invalid, match=r"uncompact\(\).* purge"):
+            session.redact(next(each.id for each in session.entries() if each.kind == "compaction"))
+        session.uncompact()
         with pytest.raises(NotFound):
             session.redact("nosuch")
         with pytest.raises(NotFound):
