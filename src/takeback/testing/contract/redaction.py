@@ -204,7 +204,7 @@ class Redactions(Contract):
         guess = {"role": "user", "content": "the number is 4712"}
         with pytest.raises(Conflict):
             session.write(guess, Custom("tool.line", 1), idempotency_key="first")
-        session.redact(first.entries[0].id, dry_run=False)
+        session.redact(session.messages()[0].id, dry_run=False)
         for each in (guess, message):
             again = session.write(each, Custom("tool.line", 1), idempotency_key="first")
             assert [entry.id for entry in again.entries] == [entry.id for entry in first.entries]
