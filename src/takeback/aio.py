@@ -2039,10 +2039,10 @@ class AsyncSession(Bound):
         """Erase the content of messages and custom entries by id, on any branch; by default only show what would go.
 
         A tool call goes as a whole: the message that announces it, with all its calls, and their starts, approvals and
-        results. The entries keep their place, time, id and numbers, and read as ``redacted``; ``verify`` still proves
-        the rest. Forks that read them are named. This cannot be undone. Raises ``Invalid`` for state of work, such as
-        tasks and plans; ``Conflict`` while one of the calls or an answer is open; ``Busy`` if somebody else runs the
-        session.
+        results, even those in forks. The entries keep their place, time, id and numbers, and read as ``redacted``;
+        ``verify`` still proves the rest. Forks that have or read them are named. This cannot be undone. Raises
+        ``Invalid`` for state of work, such as tasks and plans, and for compactions; ``Conflict`` while one of the calls
+        or an answer is open; ``Busy`` if somebody else runs the session.
         """
         return await self._portal.run(lambda: self._sync.redact(*ids, dry_run=dry_run))
 

@@ -33,6 +33,7 @@ KIND = "redact"
 GONE = "redacted"  # the title of a session whose first message is gone, if it has no other
 _WITH_CALLS = (*MESSAGE_KINDS, CALL, APPROVAL)
 _WITH_MID = "SELECT key FROM entry WHERE scope = ? AND mid = ? ORDER BY key"
+_UNCOMPACT = "uncompact() takes the summary of a compaction out of contexts"
 _MANY = 500  # rows of one read
 
 
@@ -160,9 +161,10 @@ def _rows(tx: Tx, scope: str, keys: Iterable[int]) -> list[EntryRow]:
         raise NotFound(f"there is no entry {min(missing) & log.MAX_SEQ} on that branch")
     for row in found.values():
         if row.kind not in _WITH_CALLS and not row.kind.startswith("custom:"):
+            instead = _UNCOMPACT if row.kind == "compaction" else "Set tasks, plan, notes or state anew"
             raise Invalid(
                 f"entry {row.seq} is of the kind {row.kind!r}: only messages, tool calls and custom entries can be"
-                " redacted. Set tasks, plan, notes or state anew, or purge the session"
+                f" redacted. {instead}; only a purge of the session erases it"
             )
     return [*found.values()]
 

@@ -204,7 +204,7 @@ class Redactions(Contract):
         guess = {"role": "user", "content": "the number is 4712"}
         with pytest.raises(Conflict):
             session.write(guess, Custom("tool.line", 1), idempotency_key="first")
-        session.redact(str(first.entries[0].id), dry_run=False)
+        session.redact(session.messages()[0].id, dry_run=False)
         for each in (guess, message):
             again = session.write(each, Custom("tool.line", 1), idempotency_key="first")
             assert [entry.id for entry in again.entries] == [entry.id for entry in first.entries]
@@ -255,6 +255,10 @@ class Redactions(Contract):
         tasks, *_ = session.entries()
         with pytest.raises(Invalid, match="anew"):
             session.redact(tasks.id)
+        session.compact(session.message("mine"), SECRET)
+        with pytest.raises(Invalid, match=r"uncompact\(\).* purge"):
+            session.redact(next(each.id for each in session.entries() if each.kind == "compaction"))
+        session.uncompact()
         with pytest.raises(NotFound):
             session.redact("nosuch")
         with pytest.raises(NotFound):
