@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -72,7 +73,7 @@ class Then(NamedTuple):
     aside: Mapping[str, str] = MappingProxyType({})  # what the operation that is reversed moved aside
 
 
-class Rewind(Bound):
+class Rewind(Bound, ABC):
     """What going to ``target`` does to the conversation and to each path; ``print`` it, then ``apply`` it.
 
     ``workspace`` is the directory that changes. Left alone are: ``kept``, paths changed from outside; ``others``, paths
@@ -119,27 +120,29 @@ class Rewind(Bound):
 
     # ------------------------------------------------------------------ what those who derive from this know
 
+    @abstractmethod
     def _scan(self) -> Root | None:
         """Record what is on disk now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _unfinished(self, moment: Moment) -> JournalRow | None:
         """Return a change of these files that was left half done, or None."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _look(self, moment: Moment) -> Then | None:
         """Read what there is to know of the move; return the files to go back to, None if they stay."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _describe(self, moment: Moment) -> None:
         """Describe the move, once the plan of its files is made."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _apply(self, take_over: bool, key: str | None) -> Operation:
-        raise NotImplementedError
+        """Carry out the plan."""
 
+    @abstractmethod
     def _headline(self) -> str:
-        raise NotImplementedError
+        """Return the first line of the plan."""
 
     def _said(self) -> Iterator[str]:
         """Describe what happens besides files."""

@@ -14,7 +14,7 @@ from ..model.approval import Approval
 from ..model.entry import APPROVAL, Draft, More
 from ..model.status import FINISHED, require_open
 from ..storage.base import Tx
-from ..tables.entries import ENTRY, EntryRow
+from ..tables.entries import ENTRY
 from . import branches, calls, entries, log, open_calls, sessions
 from .calls import FoundCall
 from .open_calls import OpenCall
@@ -74,12 +74,13 @@ def waiting(tx: Tx, scope: str, *, before: int | None, limit: int) -> tuple[list
     while True:
         rows = ENTRY.all(tx, ASKED, (scope, _LAST if before is None else before, _MANY))
         for row in rows:
-            sid = branches.get(tx, scope, row.branch).session
+            branch = branches.get(tx, scope, row.branch)
+            sid = branch.session
             if sid not in whole:
                 whole[sid] = _shown(tx, scope, sid)
                 asks[sid] = {} if (there := whole[sid]) is None else _asks(tx, there[0])
             session, marks = whole[sid], asks[sid].get(row.seq)
-            if session is None or marks is None or not log.is_on_path(tx, session[0], _uid(tx, row), row.seq):
+            if session is None or marks is None or not log.is_on_path(tx, session[0], branch.uid, row.seq):
                 continue
             found.append((session, _value(tx, session[0], FoundCall(marks))))
             if len(found) == limit:
@@ -97,10 +98,6 @@ def _shown(tx: Tx, scope: str, sid: int) -> Whole | None:
 def _asks(tx: Tx, session: SessionRow) -> dict[int, OpenCall]:
     """Return the open calls of a path that wait for an answer, by the seq of the question."""
     return {marks.ask: marks for marks in open_calls.at(tx, session) if marks.ask > marks.answer}
-
-
-def _uid(tx: Tx, row: EntryRow) -> str:
-    return branches.get(tx, row.scope, row.branch).uid
 
 
 def _put(tx: Tx, session: SessionRow, what: str, body: dict[str, Any], now_ms: int) -> SessionRow:
