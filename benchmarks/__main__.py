@@ -26,6 +26,7 @@ GROUPS = {
     "p3": "p3_async",
     "p4": "p4_read",
     "p5": "p5_list",
+    "p6": "p6_search",
     "p7": "p7_points",
     "p8": "workspace",
     "p9": "p9_growth",

@@ -23,7 +23,7 @@ from . import messages
 from .common import ROOT, Settings, median, say, show_ratio, show_time
 from .report import Check, Section, Table
 
-LOOK, MOST = 5.0, 7.0  # times the limit: for ls and show, and for everything else
+LOOK, MOST = 5.0, 7.0  # times the limit: for ls, show and search, and for everything else
 SESSIONS, MESSAGES = 1000, 200
 LIMIT = "limit: python -c pass"
 _SLOW_EVERY = 5  # rounds
@@ -99,6 +99,7 @@ def _arms(directory: Path) -> dict[str, Arm]:
         LIMIT: Arm([sys.executable, "-c", "pass"]),
         f"Takeback: ls, 50 of {SESSIONS:,}": Arm([*program, "ls"], LOOK),
         f"Takeback: show, {MESSAGES} messages": Arm([*program, "show", "long"], LOOK),
+        f"Takeback: search, {SESSIONS:,} hits": Arm([*program, "search", "session"], LOOK),
     }
     for verb in ("log long", "stats long", "tree long", "status", "say long hello", "rename long title"):
         arms[f"Takeback: {verb.partition(' ')[0]}"] = Arm([*program, *verb.split()], MOST)
@@ -134,9 +135,9 @@ def _seconds(arm: Arm, directory: Path) -> float | None:
 def _section(arms: dict[str, Arm], found: dict[str, list[float]]) -> Section:
     text = (
         "**What does it cost to start a process for one thing?** Each cell is the processor time of a whole process and"
-        f" its ratio to a bare Python. Must reach: at most {LOOK:g} times a bare Python for `ls` and `show`, at most"
-        f" {MOST:g} for everything else, the fastest run of each. Peers have no program of their own: theirs is a"
-        " script that loads them and lists an empty store."
+        f" its ratio to a bare Python. Must reach: at most {LOOK:g} times a bare Python for `ls`, `show` and `search`,"
+        f" at most {MOST:g} for everything else, the fastest run of each. Peers have no program of their own: theirs is"
+        " a script that loads them and lists an empty store."
     )
     table, checks = Table(text, ("program", "fastest", "median")), list[Check]()
     for name, taken in found.items():

@@ -138,6 +138,9 @@ To repeat it, on a machine that does nothing else: `make bench`. Some groups onl
 <!-- generated: p5 -->
 <!-- end: p5 -->
 
+<!-- generated: p6 -->
+<!-- end: p6 -->
+
 <!-- generated: p7 -->
 <!-- end: p7 -->
 

@@ -9,6 +9,7 @@ elsewhere, with a line at the end of the run that says so.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from functools import cache
 from pathlib import Path
@@ -96,6 +97,9 @@ def execute(sql: str, *args: Any, user: str = "postgres") -> list[Any]:
         return cursor.fetchall() if cursor.description else []
 
 
+_NUMBERS = itertools.count()  # of the schemas of this process, whoever lends them
+
+
 class Lent:
     """Schemas for one test after another, emptied in between: making one takes longer than most tests do."""
 
@@ -124,7 +128,7 @@ class Lent:
         self._lent.clear()
 
     def _new(self) -> str:
-        schema = f"lent_{os.getpid()}_{len(self._made)}"
+        schema = f"lent_{os.getpid()}_{next(_NUMBERS)}"
         self._made.append(schema)
         takeback.migrate(server().dsn(DATABASE, OWNER, schema=schema), grant_to=APP)
         for table in _tables(schema):

@@ -98,6 +98,7 @@ NAMES: dict[str, str] = {
     "Repaired": ".model.report",
     "Report": ".model.report",
     "Scan": ".model.scan",
+    "Hits": ".model.search",
     "Head": ".model.session",
     "Stats": ".model.session",
     "StoreStats": ".model.session",

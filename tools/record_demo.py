@@ -37,6 +37,7 @@ _VARIES = (
     (re.compile(r"\b1[0-9a-hjkmnp-tv-z]{6,24}\b"), "ID"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} \([^)]*\)"), "TIME"),
     (re.compile(r", (?:now|\d+[smh] ago)$"), ", AGO"),
+    (re.compile(r"^(ID\S*  )(?:now|\d+[smh] *)  "), r"\1AGE  "),
     (re.compile(r"\b[0-9.]+ s\b"), "SECONDS"),
 )
 _SHELLS = re.compile(r"(.*\s)?Killed\b(?! with)")  # some shells report a killed job, each in its own words

@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from .model.redaction import ForkReader, RedactedEntry, Redaction
     from .model.report import Problem, Repaired, Report
     from .model.scan import Scan, ScanChange
+    from .model.search import Hit, Hits
     from .model.session import Head, Stats, StoreStats
     from .model.spending import Spent
     from .model.subagents import Sent, Spawned, Tree
@@ -143,6 +144,8 @@ __all__ = [
     "FileTouched",
     "ForkReader",
     "Head",
+    "Hit",
+    "Hits",
     "Holder",
     "Invalid",
     "LeaseLost",
@@ -237,6 +240,7 @@ _WHERE = {
     "model.redaction": "ForkReader RedactedEntry Redaction",
     "model.report": "Problem Repaired Report",
     "model.scan": "Scan ScanChange",
+    "model.search": "Hit Hits",
     "model.session": "Head Stats StoreStats",
     "model.spending": "Spent",
     "model.subagents": "Sent Spawned Tree",

@@ -53,6 +53,7 @@ from .model.purge import Pruned, Purged
 from .model.redaction import Redaction
 from .model.report import Repaired, Report
 from .model.scan import Scan
+from .model.search import Hits
 from .model.session import Head, Stats, StoreStats
 from .model.spending import Spent
 from .model.subagents import Sent, Spawned, Tree
@@ -234,6 +235,67 @@ class AsyncStore(Bound):
                 )
             )
         )
+
+    async def search(
+        self,
+        query: str,
+        *,
+        roles: str | Iterable[str] = (),
+        kinds: str | Iterable[str] = (),
+        agent: str | None = None,
+        session: AsyncSession | str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        path: str | PathLike[str] | None = None,
+        tool: str | Iterable[str] | None = None,
+        group: str = "message",
+        branches: bool = False,
+        explain: bool = False,
+        limit: int = 20,
+        cursor: str | None = None,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> Hits:
+        """Search messages, tool inputs and outputs, plans, tasks, notes, file paths and titles of all sessions.
+
+        A query is words, all of which must be there, whole or as parts of longer words; ``"a phrase"``, ``begin*``,
+        ``-without``, ``one OR other``. Case and accents do not matter, and every script can be searched. Whole words
+        come first. What has none of this with all of the words, but some of them, is found if there is nothing else.
+
+        ``roles`` and ``kinds`` add to each other; ``path`` asks for entries that name a file. By default only what is
+        on the current path of a session that is not in the trash is found; ``branches`` adds branches that were left.
+        With ``group="session"`` each session is one hit, its best. Pass the page's cursor to get the next page. What
+        is new since the last search is indexed first; ``progress`` is called with how many changes were read, and of
+        how many.
+        """
+        return await self._portal.run(
+            lambda: self._sync.search(
+                query,
+                roles=roles,
+                kinds=kinds,
+                agent=agent,
+                session=unwrap(session),
+                workspace=workspace,
+                since=since,
+                until=until,
+                path=path,
+                tool=tool,
+                group=group,
+                branches=branches,
+                explain=explain,
+                limit=limit,
+                cursor=cursor,
+                progress=progress,
+            )
+        )
+
+    async def rebuild_search(self, *, progress: Callable[[int, int | None], object] | None = None) -> None:
+        """Make the search index anew; nothing else needs it, and a damaged one is made anew by itself."""
+        return await self._portal.run(lambda: self._sync.rebuild_search(progress=progress))
+
+    async def check_search(self) -> Report:
+        """Report what is wrong with the search index, by real searches for what the store holds; changes nothing."""
+        return await self._portal.run(lambda: self._sync.check_search())
 
     def iter_sessions(self, **filters: Any) -> AsyncIterator[AsyncSession]:
         """Yield sessions, read in pages; takes the filters of ``list_sessions``."""

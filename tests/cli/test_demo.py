@@ -48,7 +48,7 @@ def test_it_proves_what_it_shows(played: Played) -> None:
     assert (played.ran.returncode, played.ran.stderr) == (0, "")
     acts = re.findall(r"^(\d)\. ", played.ran.stdout, re.M)
     proofs = re.findall(r"^✓ ", played.ran.stdout, re.M)
-    assert (acts, len(proofs)) == (["1", "2", "3"], 12)
+    assert (acts, len(proofs)) == (["1", "2", "3"], 13)
     assert f"All {len(proofs)} proofs hold" in played.ran.stdout
 
 
@@ -112,7 +112,7 @@ def test_a_claim_that_does_not_hold_is_exit_1(world: World, monkeypatch: pytest.
 def test_programs_get_a_document_and_nothing_else(world: World) -> None:
     given = world.ok("-C", "..", "demo", "elsewhere", "--json").document
     assert given["directory"] == str(world.project.parent / "elsewhere")
-    assert len(given["proofs"]) == 12
+    assert len(given["proofs"]) == 13
 
 
 def test_a_directory_with_something_in_it_is_refused(work: World) -> None:

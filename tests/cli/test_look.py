@@ -118,7 +118,7 @@ def test_a_near_miss_is_answered_with_what_is_near(work: World) -> None:
     ran = work.run("show", "fix-rety")
     assert ran.code == 4
     near = work.ok("ls", "-q").out.split()[0][:7]
-    said = f"no session matches 'fix-rety' (3 sessions). Nearest: fix-retry ({near}). Try: takeback ls -a"
+    said = f"no session matches 'fix-rety' (3 sessions). Nearest: fix-retry ({near}). Try: takeback search -a fix-rety"
     assert ran.err == f"takeback: {said}\n"
 
 

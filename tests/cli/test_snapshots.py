@@ -22,8 +22,12 @@ WRITE = os.environ.get("TAKEBACK_SNAPSHOTS") == "write"
 # What is asked of each verb; a command that starts with a dash of its own is a wrong use.
 COMMANDS: dict[str, list[str]] = {
     "status": ["status", "status --json"],
-    "ls": ["ls", "ls -a", "ls --status error", "ls --fields name,turn_count", "ls --limit 0"],
+    "ls": ["ls", "ls -a", "ls --status error", "ls --fields name,turn_count", "ls --limit 0", "ls oauth", "ls nosuch"],
     "show": ["show oauth", "show --turns 2 --tools full", "show --md", "show nosuch", "show oauth:9"],
+    "search": [
+        *("search step", "search -a refund --explain", "search --in tool,task retry find", "search nosuch --since 2w"),
+        *("search --limit 1 step -- -faster", "search --in messages step", "search", "search step -lock"),
+    ],
     "tail": ["tail -n 2", "tail -n x"],
     "log": ["log"],
     "checkpoints": ["checkpoints", "checkpoints oauth"],
@@ -114,6 +118,7 @@ def _shown(work: World, text: str, mark: str) -> str:
         (r"in \d+\.\d+ s", "in <seconds>"),
         (r"\b\d+h \d+m\b", "<hours>"),
         (r"[\d,]+ bytes", "<size>"),
+        (r"--cursor \S+", "--cursor <cursor>"),
         (r'"(checksum|hash)": "[0-9a-f]+"', r'"\1": "<hash>"'),
         (r"\b\d+[smhd] ago\b|\bnow\b", "<ago>"),
         (r"(<id>) +(\d+[smhd]|<ago>) ", r"\1  <age> "),

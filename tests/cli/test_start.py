@@ -72,6 +72,16 @@ def test_a_look_loads_nothing_that_writes(long: World, arguments: str, most: int
     _judge(_ran(long.project, RUN, *arguments.split()), most, f"{HEAVY} {WRITING}")
 
 
+@pytest.mark.feature("E10")
+@pytest.mark.parametrize(
+    ("arguments", "most"), [("search step", 83), ("search -a done --limit 5", 83), ("ls step", 84)]
+)
+def test_a_search_loads_little_more_and_nothing_that_writes(long: World, arguments: str, most: int) -> None:
+    long.ok("search", "step")  # makes the index
+    writing = WRITING.removeprefix("hashlib")  # a workspace is looked for by its digest
+    _judge(_ran(long.project, RUN, *arguments.split()), most, f"{HEAVY} {writing}")
+
+
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [

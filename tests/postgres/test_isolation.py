@@ -25,6 +25,7 @@ from takeback.client.agent import Agent
 from takeback.client.streams import Stream
 from takeback.client.tools import ToolRun
 from takeback.ops.streams import Piece
+from takeback.tables import search
 
 pytestmark = pytest.mark.feature("F13", "C6")
 
@@ -35,7 +36,8 @@ SCOPED = (
     *("idempotency", "operation", "blob", "chunk", "feed", "lease", "stream", "delta", "inbox"),
     *("seen", "journal", "agent_checkpoint", "pin", "workspace", "scan", "touched", "document"),
 )
-EMPTY = {"lost", "journal"}  # what nothing of the things below fills
+ON_SERVER = (*SCOPED, *search.NAMES)  # a file's search index lies beside it
+EMPTY = {"lost", "journal", "search_gram"}  # what nothing of the things below fills
 WITHOUT_SCOPE = {"epoch", "meta", "migration"}  # of the store itself: nobody's data
 
 
@@ -128,6 +130,7 @@ class Things:
         self.trashed = store.create_session("trashed", agent="boss")
         store.delete_session(self.trashed)
         self.feed = [change.cursor for change in store.events()]
+        self.hits = store.search("secret")
         self.page, self.agents = store.list_sessions(limit=1).cursor, "boss"
         self.operations = store.operations(limit=1).cursor
         self.sessions = [
@@ -142,6 +145,23 @@ class Things:
         ]
         self.ids = {each.id for each in self.sessions}
         self.names = [*self.ids, *(each.key for each in self.sessions), "plan", "parent", "fork", "trashed"]
+
+
+def _search_cases() -> dict[str, Callable[[Any], None]]:
+    def search(x: Any) -> None:
+        absent(x.c.search("secret", branches=True), x.c.search("secre"), x.c.search("secret", agent="boss"))
+        assert not {hit.session_id for hit in x.b.search("secret", limit=1000)} & {hit.session_id for hit in x.a.hits}
+        refused(lambda: x.c.search("secret", session=x.a.session), lambda: x.b.search("secret", session=x.a.session.id))
+
+    def rebuild(x: Any) -> None:
+        x.b.rebuild_search()
+        assert {hit.ref for hit in x.a.store.search("secret")} == {hit.ref for hit in x.a.hits} != set()
+
+    def check(x: Any) -> None:
+        x.c.search("secret")  # so that nothing is left to add
+        assert not x.c.check_search()
+
+    return {"Store.search": search, "Store.rebuild_search": rebuild, "Store.check_search": check}
 
 
 def _store_cases() -> dict[str, Callable[[Any], None]]:
@@ -586,6 +606,7 @@ CASES: dict[str, Callable[[Any], None]] = {
     **{f"Session.{name}": case for name, case in _session_cases().items()},
     **{f"AgentState.{name}": case for name, case in _state_cases("forged_agent").items()},
     **{f"SessionState.{name}": case for name, case in _state_cases("forged").items()},
+    **_search_cases(),
     **_other_cases(),
 }
 KINDS = (
@@ -610,9 +631,9 @@ def test_every_call_has_a_case() -> None:
 def rows_of(schema: str, scope: str) -> dict[str, list[str]]:
     """Return every row of a scope on the server, as a superuser sees it."""
     whole = " UNION ALL ".join(
-        f"""SELECT '{table}', t::text FROM "{schema}".{table} t WHERE scope = '{scope}'""" for table in SCOPED
+        f"""SELECT '{table}', t::text FROM "{schema}".{table} t WHERE scope = '{scope}'""" for table in ON_SERVER
     )
-    found: dict[str, list[str]] = {table: [] for table in SCOPED}
+    found: dict[str, list[str]] = {table: [] for table in ON_SERVER}
     for table, row in _postgres.execute(f"{whole} ORDER BY 1, 2"):
         found[table].append(row)
     return found
@@ -664,7 +685,8 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_what_is_to_be_kept_is_in_every_table(world: World) -> None:
-    assert {table for table, rows in world.rows().items() if not rows} == EMPTY
+    found = world.rows()
+    assert {table for table, rows in found.items() if not rows} == EMPTY & found.keys()
 
 
 @pytest.mark.parametrize("call", CASES)
@@ -705,7 +727,7 @@ class Tables:
             (table, scope): _postgres.execute(
                 f'SELECT to_jsonb(t)::text, t.ctid::text FROM "{self.schema}".{table} t WHERE scope = %s LIMIT 1', scope
             )[0]
-            for table in SCOPED
+            for table in ON_SERVER
             for scope in ("", ONE, TWO)
             if table not in EMPTY
         }
@@ -723,7 +745,7 @@ class Tables:
     def scopes(self, user: str, said: str | None) -> dict[str, set[str]]:
         """Return whose rows can be seen, per table."""
         with self.connect(user, said) as connection:
-            return {table: {row[0] for row in connection.execute(f"SELECT scope FROM {table}")} for table in SCOPED}
+            return {table: {row[0] for row in connection.execute(f"SELECT scope FROM {table}")} for table in ON_SERVER}
 
 
 @pytest.fixture(scope="module")
@@ -738,9 +760,9 @@ def test_every_table_with_a_scope_has_the_policy_forced(tables: Tables) -> None:
         FROM pg_class c WHERE c.relnamespace = %s::regnamespace AND c.relkind IN ('r', 'p')""",
         f'"{tables.schema}"',
     )
-    assert {name for name, _, scoped in found if scoped} == set(SCOPED)
+    assert {name for name, _, scoped in found if scoped} == set(ON_SERVER)
     assert {name for name, _, scoped in found if not scoped} == WITHOUT_SCOPE
-    assert {name for name, forced, _ in found if forced} == set(SCOPED)
+    assert {name for name, forced, _ in found if forced} == set(ON_SERVER)
     policies = _postgres.execute(
         """SELECT tablename, policyname, permissive, roles::text, cmd, qual, with_check FROM pg_policies
         WHERE schemaname = %s""",
@@ -749,8 +771,8 @@ def test_every_table_with_a_scope_has_the_policy_forced(tables: Tables) -> None:
     own = ("own_scope", "PERMISSIVE", "{public}", "ALL", f"(scope = {tables.schema}.own_scope())", None)
     said_all = "(current_setting('takeback.scope'::text, true) = '*'::text)"
     every = ("every_scope", "PERMISSIVE", f"{{{_postgres.OWNER}}}", "SELECT", said_all, None)
-    assert {row[0]: row[1:] for row in policies if row[4] == "ALL"} == dict.fromkeys(SCOPED, own)
-    assert {row[0]: row[1:] for row in policies if row[4] != "ALL"} == dict.fromkeys(SCOPED, every)
+    assert {row[0]: row[1:] for row in policies if row[4] == "ALL"} == dict.fromkeys(ON_SERVER, own)
+    assert {row[0]: row[1:] for row in policies if row[4] != "ALL"} == dict.fromkeys(ON_SERVER, every)
 
 
 def test_no_view_or_function_sees_through_row_security(tables: Tables) -> None:
@@ -790,11 +812,11 @@ def test_a_role_sees_and_changes_its_scope_only(tables: Tables, user: str, mine:
 
     seen = tables.scopes(user, f"s{mine}")
     assert {table: scopes for table, scopes in seen.items() if table not in EMPTY} == {
-        table: {mine} for table in SCOPED if table not in EMPTY
+        table: {mine} for table in ON_SERVER if table not in EMPTY
     }
     _cannot_write(tables, user, f"s{mine}", tuple({"", ONE, TWO} - {mine}))
     with tables.connect(user, f"s{mine}") as connection, connection.transaction(force_rollback=True):
-        for table in set(SCOPED) - EMPTY:  # no row of ours becomes another's
+        for table in set(ON_SERVER) - EMPTY:  # no row of ours becomes another's
             with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
                 connection.execute(f"UPDATE {table} SET scope = %s", (ONE,))
 
@@ -826,8 +848,8 @@ def test_a_run_time_role_cannot_change_what_belongs_to_the_store(tables: Tables)
         for sql in (
             *(f"DELETE FROM {table}" for table in WITHOUT_SCOPE),
             *("UPDATE epoch SET cluster = 'x'", "UPDATE meta SET name = 'x'", "UPDATE migration SET version = 99"),
-            *(f"TRUNCATE {table} CASCADE" for table in SCOPED),
-            *(f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY" for table in SCOPED),
+            *(f"TRUNCATE {table} CASCADE" for table in ON_SERVER),
+            *(f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY" for table in ON_SERVER),
             *("DROP POLICY own_scope ON entry", "CREATE TABLE own (a int)", "DROP TABLE lost", "SET ROLE postgres"),
         ):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):

@@ -8,7 +8,7 @@ import re
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from takeback.storage.postgres import schema as schemas
 from takeback.storage.postgres.address import Address
 from takeback.storage.postgres.backend import PostgresTx
 from takeback.tables import schema as tables
+from takeback.tables import search
 from takeback.tables.branches import BRANCH
 from takeback.tables.entries import ENTRY
 from takeback.tables.history import FEED, OPERATION
@@ -704,7 +705,8 @@ def _await_updates(schema: str, count: int) -> tuple[int, int]:
 # ---------------------------------------------------------------------- tables that are divided by scope
 
 
-DIVIDED = [table for table in tables.TABLES if not table.local]
+STORE = [table.name for table in tables.TABLES if not table.local]
+DIVIDED = [*STORE, *search.NAMES]
 PARTS = 3
 UNIQUE = """SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum) FROM pg_index i
 JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_attribute a ON a.attrelid = i.indexrelid
@@ -722,8 +724,9 @@ def test_every_unique_index_begins_with_the_scope(tmp_path: Path) -> None:
 
 def test_every_table_can_be_divided_by_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tables as they are described, keys and references included, in parts; a store on them works like any."""
-    whole, own_file = tables.postgres(), schemas._own_file
-    monkeypatch.setattr(tables, "postgres", lambda: _divided(whole))
+    whole, beside, own_file = tables.postgres(), search.postgres(), schemas._own_file
+    monkeypatch.setattr(tables, "postgres", lambda: _divided(whole, STORE))
+    monkeypatch.setattr(search, "postgres", lambda: _divided(beside, search.NAMES))
     # How full a page is filled is said of each part.
     said = re.compile(r"ALTER TABLE (\w+) SET \(fillfactor = (\d+)\);")
     assert len(said.findall(own_file("store.sql"))) == 3
@@ -739,6 +742,7 @@ def test_every_table_can_be_divided_by_scope(tmp_path: Path, monkeypatch: pytest
             _live(store.scoped(scope))
             assert not (report := store.scoped(scope).verify()), str(report)
             assert [session.name for session in store.scoped(scope).list_sessions()] == ["b", "a"]
+            assert [hit.kind for hit in store.scoped(scope).search("another way")] == ["message"]
         assert used["append_known"] >= len(scopes)
     with takeback.open(_postgres.url(tmp_path)) as owner:
         assert not (report := owner.verify()), str(report)
@@ -747,14 +751,13 @@ def test_every_table_can_be_divided_by_scope(tmp_path: Path, monkeypatch: pytest
     assert sum(filled) == 3 * len(scopes)
 
 
-def _divided(sql: str) -> str:
+def _divided(sql: str, names: Sequence[str]) -> str:
     """Write the tables of a scope as parted ones, with their parts."""
-    for table in DIVIDED:
-        begin = sql.index(f"CREATE TABLE {table.name} (")
+    for name in names:
+        begin = sql.index(f"CREATE TABLE {name} (")
         end = sql.index("\n);", begin) + 2
         parts = "".join(
-            f"\nCREATE TABLE {table.name}_{part} PARTITION OF {table.name}"
-            f" FOR VALUES WITH (MODULUS {PARTS}, REMAINDER {part});"
+            f"\nCREATE TABLE {name}_{part} PARTITION OF {name} FOR VALUES WITH (MODULUS {PARTS}, REMAINDER {part});"
             for part in range(PARTS)
         )
         sql = f"{sql[:end]} PARTITION BY HASH (scope);{parts}{sql[end + 1 :]}"

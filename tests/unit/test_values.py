@@ -22,7 +22,7 @@ import msgspec
 import pytest
 
 import takeback
-from takeback import Attachment, Capture, Invalid, Message, Page, Repair, Resolved, Spawned, Written
+from takeback import Attachment, Capture, Hit, Hits, Invalid, Message, Page, Repair, Resolved, Spawned, Written
 from takeback.context.value import RepairNote
 from takeback.model import Bound, Portable
 
@@ -33,7 +33,7 @@ HANDLES = [cls for cls in PUBLIC if issubclass(cls, Bound)]
 CARRIERS = [Resolved, Spawned]  # they hold a handle: a dict shows it, and nothing makes it again
 VALUES = [cls for cls in PUBLIC if not issubclass(cls, Bound | BaseException) and cls not in CARRIERS]
 # msgspec cannot tell which class an item is of, and knows a subclass of str as text alone; ``from_dict`` can.
-MIXED = [Page, Written, Repair]
+MIXED = [Page, Hits, Written, Repair]
 TEXTS = ["", "plain", "zwölf € \u200d", "\ud800 half", "a\nb\0c", '{"$bytes": "x"}']
 ANY = [None, True, 0.5, float("nan"), -1, 2**70, "t", b"\xff\0", [1, [2]], {"$float": "x"}, {"a": {"b": [b"c"]}}]
 
@@ -104,6 +104,7 @@ _MADE: dict[type, Callable[[], list[Any]]] = {
     Message: _messages,
     Written: lambda: [Written((*_messages()[:2], _values(takeback.Custom)[0]), 7, "main"), Written((), 0, "")],
     Page: lambda: [Page([], None), Page(["a", 1, None], "next", ("broken",))],
+    Hits: lambda: [Hits([], None), Hits(_values(Hit), "next", exact=False, notes=("said",))],
     Repair: lambda: [Repair(each) for each in _values(RepairNote)],
     Capture: lambda: [Capture(), Capture("turns", largest_file=1, ignore=("*.o",))],
 }

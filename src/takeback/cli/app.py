@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "status": ("status", "Show store, workspace, session, changes since the last checkpoint, open calls."),
     "ls": ("listing", "List the sessions of this workspace, or all sessions."),
     "show": ("reading", "Print a session."),
+    "search": ("searching", "Search what was said and done in all sessions."),
     "tail": ("tailing", "Print the last messages; -f follows the session live."),
     "log": ("history", "Show branches and checkpoints as a graph."),
     "checkpoints": ("history", "List checkpoints."),

@@ -59,6 +59,7 @@ class Frame:
         self.missing: str | None = None  # where the store would be, if it does not exist yet
         self._changes = changes and not settings.dry_run
         self._makes, self._reads = makes, reads
+        self.indexes = False  # whether this searches: on a server the index lies in the store, which must be writable
         self._opened: StoreReading[Any] | None = None
         self._found: tuple[str | None] | None = None
         self._shorts: dict[str, str] = {}
@@ -122,7 +123,7 @@ class Frame:
 
     def _open_existing(self, url: str) -> StoreReading[Any]:
         if self._reads:
-            return open_to_read.open_for_reading(url)
+            return open_to_read.open_for_reading(url, indexes=self.indexes)
         writes = self._changes and (self._makes or _is_there(url))
         return opening.open_store(url) if writes else opening.open_store(url, read_only=True)
 
@@ -235,7 +236,10 @@ class Frame:
         count, shown = self.count()
         near = ", ".join(self._nearest(text)) if count else ""
         nearest = f" Nearest: {near}." if near else ""
-        return f"no session matches {text!r} ({shown} session{'' if count == 1 else 's'}).{nearest} Try: takeback ls -a"
+        then = f"search -a {_as_typed(text)}" if count else "ls -a"
+        return (
+            f"no session matches {text!r} ({shown} session{'' if count == 1 else 's'}).{nearest} Try: takeback {then}"
+        )
 
     def _nearest(self, text: str) -> list[str]:
         """List sessions whose name, title or id is close to what was typed, best match first."""
@@ -295,6 +299,14 @@ def point_of(found: Resolved[S]) -> Point | None:
     return next(each for each in found.session.branches() if each.name == found.branch)
 
 
+def _as_typed(ref: str) -> str:
+    """Return the session part of a ref as words to search for."""
+    import shlex
+
+    wanted = ref.partition(":")[0] or ref
+    return f"{'-- ' if wanted.startswith('-') else ''}{shlex.quote(wanted)}"
+
+
 def _is_there(url: str) -> bool:
     """Whether a store that is a file exists; for a server, opening it tells."""
     path = url.removeprefix("sqlite:///")
@@ -340,13 +352,14 @@ def verb(
     makes: bool = False,
     reads: bool = False,
     looks: Callable[[dict[str, Any]], bool] = lambda given: False,
+    cls: type[VerbCommand] | None = None,
     **more: Any,
 ) -> Callable[[Any], click.Command]:
     """Turn a function of a frame and parameters into a verb, with its docstring as the help text.
 
     A verb that ``changes`` something gets a writable store, unless ``looks`` says these parameters only read; a verb
     that ``makes`` a store creates it if it does not exist. A verb that ``reads`` uses only ``Frame.reading``, and
-    opening the store then loads nothing that writes.
+    opening the store then loads nothing that writes. ``cls`` is a click command of its own kind.
     """
 
     def wrap(function: Any) -> click.Command:
@@ -359,7 +372,7 @@ def verb(
             with Frame(settings, changes=changes and not looks(given), makes=makes, reads=reads) as frame:
                 return function(frame, **given)
 
-        kind = ChangingCommand if changes else VerbCommand
+        kind = cls or (ChangingCommand if changes else VerbCommand)
         return kind(name, callback=run, params=own, help=function.__doc__, **more)
 
     return wrap

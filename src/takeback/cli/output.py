@@ -21,7 +21,7 @@ from .settings import Settings
 
 Document = Mapping[str, Any]
 _LEAST = 20  # columns left of a cell that is cut to fit
-_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "match": "1;33"}
 line = words.plain
 
 
@@ -216,6 +216,11 @@ def _terminal_size() -> tuple[int, int]:
     except (OSError, ValueError):
         columns, lines = 0, 0
     return _said("COLUMNS") or columns or 80, _said("LINES") or lines or 24
+
+
+def edge() -> int:
+    """Return how many columns the terminal has."""
+    return _terminal_size()[0]
 
 
 def _said(name: str) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import presence
 from ..clock import Clock
+from ..errors import Error
 from ..files import workspaces
 from ..model.operation import Operation
 from ..ops import idempotency, sessions
+from ..storage import notices
 from ..storage.base import Backend
 from ..storage.runner import How, P, Runner, T
 from ..storage.runner import Operation as Op
@@ -72,6 +75,15 @@ class StoreBase(StoreReading[Session]):
     def _write_as(self, how: How, op: Op[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run an operation in a given way; it is durable when this returns."""
         return self._runner.write_as(how, op, *args, **kwargs)
+
+    def _forget_erased(self, ids: Sequence[str]) -> None:
+        """Erase from the search index what was just erased of sessions; if that fails, the next search does it."""
+        from . import searching
+
+        try:
+            searching.searcher(self).forget_erased(ids)
+        except Error as error:
+            notices.note("what was erased is still in the search index, until the next search: %s", error)
 
     def _call(self, key: str | None, request: Any) -> ApiCall:
         """Return what makes a call repeatable: its checked key, its request, and the time."""

@@ -76,6 +76,7 @@ class Session(Subagents, Moving, Contexts):
         judge = agent_restore.Judge(self._store._is_ours, self._store._is_gone, take_over=False)
         now_ms = self._store._clock.now_ms()
         done = self._do_as(FREEING_ALONE, redaction.redact, *self._key, wanted, judge, now_ms=now_ms)
+        self._store._forget_erased([self.id])
         self.refresh()
         return done
 

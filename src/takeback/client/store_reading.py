@@ -7,11 +7,11 @@ for commands that only read and must start at once: it imports nothing that writ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import model, presence
 from ..clock import Clock
@@ -28,6 +28,11 @@ from . import arguments
 from .reading import Reading
 from .refs import Resolved
 
+if TYPE_CHECKING:
+    from ..model.report import Report
+    from ..model.search import Hits
+    from ..search.searcher import Searcher
+
 S_co = TypeVar("S_co", bound=Reading, covariant=True)  # the type of handle that the store returns
 
 
@@ -42,6 +47,7 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
         self._clock = clock
         self._runner: Reads[Any] = Reads(backend, clock, scope)
         self._attachment = model.home(self)
+        self._searcher: Searcher | None = None
         self.scope = scope
         self.url = url
 
@@ -196,6 +202,76 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
         for session, values in zip(listed, found.states, strict=bool(names)):
             session._state_values = values
         return Page(listed, more, tuple(found.damaged))
+
+    # ------------------------------------------------------------------ searching
+
+    def search(
+        self,
+        query: str,
+        *,
+        roles: str | Iterable[str] = (),
+        kinds: str | Iterable[str] = (),
+        agent: str | None = None,
+        session: Reading | str | None = None,
+        workspace: str | PathLike[str] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        path: str | PathLike[str] | None = None,
+        tool: str | Iterable[str] | None = None,
+        group: str = "message",
+        branches: bool = False,
+        explain: bool = False,
+        limit: int = 20,
+        cursor: str | None = None,
+        progress: Callable[[int, int | None], object] | None = None,
+    ) -> Hits:
+        """Search messages, tool inputs and outputs, plans, tasks, notes, file paths and titles of all sessions.
+
+        A query is words, all of which must be there, whole or as parts of longer words; ``"a phrase"``, ``begin*``,
+        ``-without``, ``one OR other``. Case and accents do not matter, and every script can be searched. Whole words
+        come first. What has none of this with all of the words, but some of them, is found if there is nothing else.
+
+        ``roles`` and ``kinds`` add to each other; ``path`` asks for entries that name a file. By default only what is
+        on the current path of a session that is not in the trash is found; ``branches`` adds branches that were left.
+        With ``group="session"`` each session is one hit, its best. Pass the page's cursor to get the next page. What
+        is new since the last search is indexed first; ``progress`` is called with how many changes were read, and of
+        how many.
+        """
+        from . import searching
+
+        return searching.search(
+            self,
+            query,
+            roles=roles,
+            kinds=kinds,
+            agent=agent,
+            session=session,
+            workspace=workspace,
+            since=since,
+            until=until,
+            path=path,
+            tool=tool,
+            group=group,
+            branches=branches,
+            explain=explain,
+            limit=limit,
+            cursor=cursor,
+            progress=progress,
+        )
+
+    def rebuild_search(self, *, progress: Callable[[int, int | None], object] | None = None) -> None:
+        """Make the search index anew; nothing else needs it, and a damaged one is made anew by itself."""
+        from . import searching
+
+        searching.searcher(self).rebuild(progress)
+
+    def check_search(self) -> Report:
+        """Report what is wrong with the search index, by real searches for what the store holds; changes nothing."""
+        from . import searching
+
+        return searching.check(self)
+
+    # ------------------------------------------------------------------ counting
 
     def _count(self, most: int, **filters: Any) -> int:
         """Count sessions up to a number; takes the filters of ``list_sessions``."""

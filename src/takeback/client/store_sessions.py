@@ -287,8 +287,11 @@ class StoreSessions(StoreAgents):
         how = purge.Reach(include_forks, subagents)
         now_ms = self._clock.now_ms()
         if isinstance(session, Session):  # never by name: see _hide
-            return self._write_as(FREEING, purge.purge, self.scope, session.id, how, now_ms=now_ms)
-        return self._write_as(FREEING, purge.purge_named, self.scope, _named(session), how, now_ms=now_ms)
+            done = self._write_as(FREEING, purge.purge, self.scope, session.id, how, now_ms=now_ms)
+        else:
+            done = self._write_as(FREEING, purge.purge_named, self.scope, _named(session), how, now_ms=now_ms)
+        self._forget_erased(done.sessions)
+        return done
 
 
 def _named(session: str) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..model.message import Message
     from ..model.operation import Operation
     from ..model.scan import Scan
+    from ..model.search import Hit
     from ..model.session import Stats
     from ..model.subagents import Tree
     from ..model.tools import ToolCall, ToolResult
@@ -201,6 +202,25 @@ def scan(found: Scan) -> dict[str, Any]:
             for each in found.changes
         ],
         "more": found.more,
+    }
+
+
+def hit(found: Hit) -> dict[str, Any]:
+    """Describe a hit of a search."""
+    return {
+        "ref": found.ref,
+        "session_id": found.session_id,
+        "title": found.title,
+        "branch": found.branch,
+        "seq": found.seq,
+        "turn": found.turn,
+        "role": found.role,
+        "kind": found.kind,
+        "snippet": found.snippet,
+        "score": found.score,
+        "whole": found.whole,
+        "why": None if found.why is None else {**found.why},
+        "created_at": rfc3339(found.created_at),
     }
 
 

@@ -13,11 +13,12 @@ A backend runs operations - plain functions of a ``Tx`` - and promises:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from ..errors import Corrupt
 from ..model import Portable
 
 if TYPE_CHECKING:
@@ -168,6 +169,47 @@ class Polling:
         """Do nothing: nothing is held."""
 
 
+class Derived(Corrupt):
+    """What is derived from the store is damaged or gone; it is derived anew, and the store itself is sound."""
+
+
+class Shape(NamedTuple):
+    """What tables beside a store look like: the SQL that makes them, its version, and functions that it may call."""
+
+    sql: str
+    version: int
+    functions: Mapping[str, Callable[..., Any]]
+
+
+class SideTables(Protocol):
+    """Where tables lie that are derived from a store: never part of its writes, and no loss if they are lost.
+
+    Each operation takes a transaction of the store, which only reads, and one of these tables. On a server both are the
+    same. Whatever is wrong with the tables themselves raises ``Derived``.
+    """
+
+    persistent: bool
+    opened: int  # how often the tables were opened: they may be other ones each time
+
+    def read(self, op: Callable[[Tx, Tx], T]) -> T:
+        """Run an operation that reads the store and what lies beside it."""
+
+    def write(self, op: Callable[[Tx, Tx], T]) -> T:
+        """Run an operation that reads the store and writes beside it."""
+
+    def exists(self) -> bool:
+        """Whether there is anything yet that could hold content."""
+
+    def shrink_log(self) -> bool:
+        """Leave nothing in a log that was erased from the tables; return False if that is not possible now."""
+
+    def clear(self) -> None:
+        """Begin anew, with empty tables."""
+
+    def close(self) -> None:
+        """Release what it holds; calling it again does nothing."""
+
+
 class Readable(Protocol):
     """The part of an engine that reading needs."""
 
@@ -181,6 +223,9 @@ class Readable(Protocol):
 
     def read(self, op: Op[T]) -> T:
         """Run an operation that only reads."""
+
+    def beside(self, shape: Shape) -> SideTables:
+        """Return where derived tables lie; ``shape`` is what they look like where the store does not have its own."""
 
     def close(self) -> None:
         """Release everything; calling it again does nothing."""

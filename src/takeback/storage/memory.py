@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import apsw
 
 from ..clock import Clock, SystemClock
-from .base import Capabilities, Op, scalar
+from . import beside
+from .base import Capabilities, Op, Shape, scalar
 from .commit import Ticket
 from .connection import SqliteTx, connect, translated
 from .engine import Engine
@@ -20,6 +21,7 @@ class MemoryBackend(Engine):
     """A store in memory, on one connection; closing it erases it."""
 
     suspect = False
+    _beside: beside.SideFile | None = None
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         with translated():
@@ -47,6 +49,12 @@ class MemoryBackend(Engine):
         with self._exclusive:
             self._run_batch(batch)
 
+    def beside(self, shape: Shape) -> beside.SideFile:
+        """Return derived tables in a temporary place."""
+        if self._beside is None:
+            self._beside = beside.SideFile(self, "", shape, temporary=True)
+        return self._beside
+
     def size_bytes(self) -> int:
         """Return the bytes of all pages in memory."""
         sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
@@ -56,6 +64,8 @@ class MemoryBackend(Engine):
         """Erase everything; calling it again does nothing."""
         if not self._closed:
             self._closed = True
+            if self._beside is not None:
+                self._beside.close()
             self._group.close()
             with self._exclusive:
                 self._connection.close()

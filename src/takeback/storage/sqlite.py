@@ -49,7 +49,7 @@ class SqliteBackend(SqliteReader, Engine):
     ) -> None:
         if durability not in _DURABILITIES:
             raise Invalid(f"durability must be 'full' or 'relaxed', not {durability!r}")
-        self._read_only = read_only
+        self._read_only = self._must_not_write = read_only
         self._durability = durability
         self._commits = 0
         self._position = 0

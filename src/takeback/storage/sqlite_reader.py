@@ -16,8 +16,8 @@ import apsw
 from ..errors import Busy, Closed, Corrupt, Invalid, NotFound, StorageFull, Unsupported
 from ..tables import store
 from ..tables.table import Table
-from . import files, guard, migrate
-from .base import LOCK_TIMEOUT, Capabilities, Op, Value, scalar, scalars
+from . import beside, files, guard, migrate
+from .base import LOCK_TIMEOUT, Capabilities, Op, Shape, Value, scalar, scalars
 from .connection import SqliteTx, close_quietly, connect, schema_version, translated
 
 T = TypeVar("T")
@@ -31,6 +31,7 @@ class SqliteReader:
 
     capabilities: Capabilities
     _read_only = True
+    _must_not_write = False  # even what is derived from the store
     _durability = "full"
     _connection: apsw.Connection
     _cursor: apsw.Cursor
@@ -38,6 +39,7 @@ class SqliteReader:
     _process: int
     _turnstile: files.FileLock
     suspect = False
+    _beside: beside.SideFile | None = None
 
     def __init__(self, path: str, *, vfs: str | None = None, lock_timeout: float = LOCK_TIMEOUT) -> None:
         self.path = _real_path(path)
@@ -47,13 +49,14 @@ class SqliteReader:
         self._readers: list[apsw.Cursor] = []
         self._descriptors: list[int] = []  # that of the log, once it is open
         self._guarded: list[tuple[int, int]] = []
+        self._held_beside: list[beside.OpenTables] = []
         self._check_place()
         try:
             self._presence = files.Presence(self.path + "-open")
             self._turnstile = self._lock_file(self.path + "-lock")
         except OSError as error:
             raise files.translate(error, self.path) from error
-        connections = self._readers, self._connections
+        connections = self._readers, self._connections, self._held_beside
         self._locks = [self._turnstile, self._presence]
         self._cleanup = weakref.finalize(
             self, _release, self.path, connections, self._presence, self._locks, self._descriptors, self._guarded
@@ -376,12 +379,29 @@ class SqliteReader:
         if self._closed or guard.process_generation() != self._process:
             raise Closed()
 
+    def beside(self, shape: Shape) -> beside.SideFile:
+        """Return the file of derived tables; a store that must not be written has temporary ones."""
+        if self._beside is None:
+            path, temporary = self.path + beside.SUFFIX, self._must_not_write
+            self._held_beside.append(held := beside.OpenTables())
+            how: dict[str, Any] = {"temporary": temporary, "lock_timeout": self._lock_timeout, "held": held}
+            self._beside = beside.SideFile(self, path, shape, **how)
+        return self._beside
+
     # ------------------------------------------------------------------ size and end
 
     def size_bytes(self) -> int:
-        """Return the bytes of all files of the store: database, log, its index, locks and ballast."""
+        """Return the bytes of all files of the store: database, log, its index, locks, ballast and search index."""
         total = 0
-        for suffix in ("", "-wal", "-shm", "-lock", "-open", "-ballast"):
+        for suffix in (
+            "",
+            "-wal",
+            "-shm",
+            "-lock",
+            "-open",
+            "-ballast",
+            *(beside.SUFFIX + side for side in beside.SIDES),
+        ):
             try:
                 total += os.stat(self.path + suffix).st_size
             except FileNotFoundError:
@@ -399,7 +419,9 @@ class SqliteReader:
         """Leak the connections in a forked child, because closing them could delete the parent's log."""
         for connection in (*self._connections, *(reader.connection for reader in self._readers)):
             guard.leak(connection)
-        for each in (self._connections, self._readers, self._guarded):
+        for held in self._held_beside:
+            held.abandon()
+        for each in (self._connections, self._readers, self._guarded, self._held_beside):
             each.clear()
         self._presence.merges = False
         self._cleanup()
@@ -415,14 +437,16 @@ def _real_path(path: str) -> str:
 
 def _release(
     path: str,
-    connections: tuple[list[apsw.Cursor], list[apsw.Connection]],
+    connections: tuple[list[apsw.Cursor], list[apsw.Connection], list[beside.OpenTables]],
     presence: files.Presence,
     locks: list[files.FileLock],
     descriptors: list[int],
     guarded: list[tuple[int, int]],
 ) -> None:
     """Close what a backend holds, even if it was dropped without being closed."""
-    readers, opened = connections
+    readers, opened, held = connections
+    while held:
+        held.pop().release()
     while readers:  # a reader in use is closed when it is given back
         close_quietly(readers.pop().connection)
     while opened:  # last, because closing the last connection merges the log into the file

@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from ..errors import Unsupported
-from .base import Backend, Capabilities, Dialect, Op, Quick, Row, Tx, Value, Waiting
+from .base import Backend, Capabilities, Dialect, Op, Quick, Row, Shape, SideTables, Tx, Value, Waiting
 
 T = TypeVar("T")
 _FEW = 8
@@ -46,6 +46,9 @@ class Wrapper:
 
     def listen(self) -> Waiting:
         return self.inner.listen()
+
+    def beside(self, shape: Shape) -> SideTables:
+        return self.inner.beside(shape)
 
     def size_bytes(self) -> int:
         return self.inner.size_bytes()

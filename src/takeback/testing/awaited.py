@@ -114,7 +114,7 @@ def _shown(value: Any, run: Run) -> Any:
         return Awaited(value, run)
     if isinstance(value, AsyncIterator):
         return _iterate(value, run)
-    if isinstance(value, Page):
+    if type(value) is Page:
         return Page([_shown(item, run) for item in value], value.cursor, value.damaged)
     if isinstance(value, Resolved | Spawned):
         return value._replace(session=_shown(value.session, run))

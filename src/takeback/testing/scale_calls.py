@@ -216,6 +216,26 @@ def _append_with_key(session: Session) -> object:
     return session.append({"role": "user", "content": TEXT}, idempotency_key="again")
 
 
+def _search(query: str, **filters: Any) -> Prepare:
+    """Search once everything is in the index."""
+
+    def prepare(scene: Scene, round_: int) -> Do:
+        scene.store.search(NOWHERE)
+        return lambda: scene.store.search(query, **filters)
+
+    return prepare
+
+
+def _search_recent(scene: Scene, round_: int) -> Do:
+    moment = to_datetime(scene.world.clock.now_ms()) - timedelta(minutes=20)
+    return lambda: scene.store.search("mirror", since=moment)
+
+
+def _search_again(scene: Scene, round_: int) -> Do:
+    scene.long.user(f"What about the {NOWHERE} {round_}?")
+    return lambda: scene.store.search(f"{NOWHERE} {round_}", kinds=["message"])
+
+
 # The order matters: a call finds what earlier ones left. All rounds of a call run before the next call.
 CALLS: tuple[Call, ...] = (
     Call("append a message", _on(lambda session: session.user(TEXT))),
@@ -298,6 +318,16 @@ CALLS: tuple[Call, ...] = (
     Call("prune, a dry run", _of(lambda store: store.prune()), "T90", grows=True),
     Call("operations, the last 20", _of(lambda store: store.operations(limit=20)), "T90", 20),
     Call("stats", _of(lambda store: store.stats()), "T87", grows=True),
+    # Last, since a store that nobody searched has no index, and erasing from one costs what it is large.
+    Call("search for a rare word", _search("cron"), "P6", FEW),
+    Call("search for a part of a rare word", _search("ewoun"), "P6", FEW),
+    Call("search for a phrase that none has", _search('"mirror lock"'), "P6", 0),
+    Call("search for a very common word", _search("mirror"), "P6", 20),
+    Call("search for two common words", _search("mirror package"), "P6", 20),
+    Call("search in a rare workspace", _search("mirror", workspace="/takeback/rare"), "P6", 20),
+    Call("search by session", _search("mirror", group="session"), "P6", 20),
+    Call("search since some minutes ago", _search_recent, "P6"),
+    Call("search after an append", _search_again, "P6", 1),
 )
 
 

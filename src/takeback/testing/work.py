@@ -121,7 +121,8 @@ class SqliteSteps(Counter):
         connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, self._ran, id=self)
 
     def _ran(self, event: dict[str, Any]) -> None:
-        if self._work is not None:
+        # Statements of a full-text table are prepared once and report the steps of all their runs: they are left out.
+        if self._work is not None and "'main'." not in event["sql"]:
             self._work.statements.append(Statement(event["sql"], event["stmt_status"][_STEPS]))
 
 

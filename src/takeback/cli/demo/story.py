@@ -79,6 +79,7 @@ class Story:
             self._kill()
             broken, after = self._rewind()
             self._undo_and_redo(broken, after)
+            self._search()
         finally:
             self._shell.close()
 
@@ -163,6 +164,15 @@ class Story:
         with self._session() as session:
             stage.prove(session.turn_count == 1, "the conversation ends with turn 1")
         self._type("takeback verify")
+
+    def _search(self) -> None:
+        """Find a command of the turn that was rewound."""
+        stage = self._stage
+        stage.say("Which command moved notes.md? Its turn was rewound, but nothing is lost:", "bold")
+        self._type("takeback search --branches mv notes.md")
+        with open_store(self._scratch.store, read_only=True) as store:
+            here, anywhere = store.search("mv"), store.search("mv", branches=True)
+        stage.prove(not here and len(anywhere) == 1, "the search finds it on the branch that the rewind left")
 
     @contextmanager
     def _session(self) -> Iterator[Session]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -11,10 +12,13 @@ from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from ... import __version__, mounts
+from ...client import open_to_read
 from ...client.store import Store
 from ...errors import Error, Unsupported
 from ...model import words
+from ...search.searcher import BEHIND
 from ...shell.failures import DAMAGED, FAILED
+from ...storage.beside import SUFFIX
 from ..frame import Frame, option, verb
 from ..output import line
 from .health import problem
@@ -103,6 +107,21 @@ def _store(frame: Frame) -> Iterator[Finding]:
     if store.capabilities.file:
         yield from _file(store.capabilities.file, stats.total_bytes)
     yield from _sessions(store)
+    yield _search(frame)
+
+
+def _search(frame: Frame) -> Finding:
+    """Check the search index, through a handle that uses the one beside the store."""
+    with contextlib.closing(open_to_read.open_for_reading(frame.url, indexes=True)) as reading:
+        file = reading.capabilities.file
+        if file and not os.path.exists(file + SUFFIX):
+            return Finding("note", "search", "no index yet: the first search makes one")
+        said = [each.what for each in reading.check_search().problems]
+    if not said:
+        return Finding("ok", "search", "the index finds what it should")
+    kind = "note" if all(each.startswith(BEHIND) for each in said) else "problem"
+    fix = "takeback search --rebuild" if kind == "problem" else "the next search adds them"
+    return Finding(kind, "search", "; ".join(said), fix)
 
 
 def _file(path: str, size: int) -> Iterator[Finding]:

@@ -1,10 +1,14 @@
-"""``ls``: the sessions of a workspace, last changed first; a footer counts the hidden ones and names the flag."""
+"""``ls``: the sessions of a workspace, last changed first; a footer counts the hidden ones and names the flag.
+
+With a text it lists the sessions that a search finds, best match first, and its filters apply to those.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
 
 import click
 
@@ -12,18 +16,29 @@ from ...client.overview import Overview
 from ...client.reading import Reading
 from ...model import words
 from ...shell import documents, times
+from ...shell.failures import USAGE, Stop
 from ..consent import tell
 from ..frame import Frame, option, verb
 from ..output import Cell
 from ..params import Value
 
+_AT_ONCE = 100  # sessions that are searched for at once
 _COLUMNS = ("<  ID", "<AGE", "<AGENT", "<WORKSPACE?", "<BRANCH", ">TURNS", ">TOKENS", "<TITLE", "<?")
 _STATUSES = ("active", "completed", "error", "timeout", "stopped", "interrupted")
 _FLAGS = {"agent": "--agent", "kinds": "--kind", "status": "--status", "label": "--label", "tag": "--tag"}
 _FLAGS |= {"since": "--since", "archived": "--archived", "pinned": "--pinned", "trash": "--trash"}
 
 
+class Matching(NamedTuple):
+    """The sessions to list, whether there are more, and the ids of damaged ones."""
+
+    sessions: Sequence[Any]
+    more: bool
+    damaged: Sequence[str] = ()
+
+
 @verb("ls", reads=True)
+@click.argument("text", nargs=-1)
 @option("-a", "--all", "everywhere", is_flag=True, help="List the sessions of all workspaces.")
 @option("--agent", help="Only sessions of this agent.")
 @option("--kind", "kinds", type=click.Choice(("main", "subagent", "cron")), multiple=True, help="Only this kind.")
@@ -35,23 +50,33 @@ _FLAGS |= {"since": "--since", "archived": "--archived", "pinned": "--pinned", "
 @option("--archived", is_flag=True, help="Include archived sessions.")
 @option("--trash", is_flag=True, help="Only sessions in the trash.")
 @option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="List at most this many.")
-def ls(frame: Frame, everywhere: bool, limit: int, **given: Any) -> None:
-    """List the sessions of this workspace, last changed first; -a lists those of all workspaces."""
-    filters = _filters(given)
+def ls(frame: Frame, text: tuple[str, ...], everywhere: bool, limit: int, **given: Any) -> None:
+    """List the sessions of this workspace, last changed first; -a lists those of all workspaces.
+
+    With TEXT only the sessions in which a search finds it, best match first: takeback ls flaky test
+    """
+    filters, words_ = _filters(given), " ".join(text)
+    if words_ and "trash" in filters:
+        raise Stop("what is in the trash is not searched; leave out TEXT or --trash", USAGE)
+    frame.indexes = bool(words_)
     place = None if everywhere else (frame.workspace or frame.directory)
     where: dict[str, Any] = {} if place is None else {"workspace": place}
-    page = frame.reading.list_sessions(**where, **filters, limit=limit)
-    found = frame.overviews(page)
+    if words_:
+        listed = _matching(frame, words_, where, filters, limit)
+    else:
+        page = frame.reading.list_sessions(**where, **filters, limit=limit)
+        listed = Matching(page, page.cursor is not None, page.damaged)
+    found = frame.overviews(listed.sessions) if listed.sessions else []
     frame.out.items(
         "sessions",
         map(documents.listed, found),
         lambda: _lines(frame, found),
-        about={"workspace": place, "more": page.cursor is not None, "damaged": [*page.damaged]},
+        about={"workspace": place, "more": listed.more, "damaged": [*listed.damaged]},
         long=True,
     )
     if frame.out.for_people:
-        _footer(frame, found, place, filters, more=page.cursor is not None)
-    for each in page.damaged:
+        _footer(frame, found, place, filters, text=words_, more=listed.more)
+    for each in listed.damaged:
         tell(f"takeback: session {each} is damaged and was left out; run: takeback verify")
 
 
@@ -61,6 +86,50 @@ def _filters(given: dict[str, Any]) -> dict[str, Any]:
     if "archived" in chosen:
         chosen["archived"] = None
     return chosen
+
+
+# ---------------------------------------------------------------------- sessions that match a text
+
+
+def _matching(frame: Frame, text: str, where: dict[str, Any], filters: dict[str, Any], limit: int) -> Matching:
+    """Return the sessions that a search finds and that fit the filters, best match first."""
+    fitting = _fitting(frame, text, where, filters)
+    found = [*islice(fitting, limit)]
+    return Matching(found, next(fitting, None) is not None)
+
+
+def _fitting(frame: Frame, text: str, where: dict[str, Any], filters: dict[str, Any]) -> Iterator[Reading]:
+    cursor = None
+    while True:
+        with frame.progress("Indexing", "changes") as progress:
+            hits = frame.reading.search(
+                text,
+                **where,
+                agent=filters.get("agent"),
+                group="session",
+                limit=_AT_ONCE,
+                cursor=cursor,
+                progress=progress,
+            )
+        for hit in hits:
+            session = frame.reading.find_session(hit.session_id)
+            if session is not None and _fits(session, filters):
+                yield session
+        if (cursor := hits.cursor) is None:
+            return
+
+
+def _fits(session: Reading, filters: dict[str, Any]) -> bool:
+    """Whether a session is one that a listing with these filters would show."""
+    return (
+        (session.archived is False or "archived" in filters)
+        and session.kind in filters.get("kinds", (session.kind,))
+        and session.status in filters.get("status", (session.status,))
+        and filters.get("label") in (None, session.label)
+        and ("tag" not in filters or filters["tag"] in session.tags)
+        and ("pinned" not in filters or session.pinned)
+        and ("since" not in filters or session.updated_at >= filters["since"])
+    )
 
 
 # ---------------------------------------------------------------------- for people
@@ -118,15 +187,29 @@ def _remark(frame: Frame, seen: Overview[Any]) -> str:
 
 
 def _footer(
-    frame: Frame, found: list[Overview[Any]], place: str | None, filters: dict[str, Any], *, more: bool
+    frame: Frame, found: list[Overview[Any]], place: str | None, filters: dict[str, Any], *, text: str, more: bool
 ) -> None:
     _, everything = frame.count()
     if found:
         where = "all workspaces" if place is None else "this workspace; -a for all"
+        where += f", matching {words.plain(repr(text))}" if text else ""
         hidden = "".join(f", {_FLAGS[name]}" for name in filters)
         tell(f"{len(found)} of {everything} ({where}{hidden}{'; --limit for more' if more else ''})")
+    elif text and frame.missing is None:
+        tell(_no_match(text, place, filters))
     else:
         tell(_nothing(frame, place, filters))
+
+
+def _no_match(text: str, place: str | None, filters: dict[str, Any]) -> str:
+    """Explain that no session matches a text, and what to type next."""
+    import shlex
+
+    where = "" if place is None else f" in {place}"
+    flags = "".join(f", {_FLAGS[name]}" for name in filters)
+    dashes = "-- " if text.startswith("-") else ""
+    then = f"takeback ls -a {dashes}{shlex.quote(text)}" if place or filters else "takeback ls -a"
+    return words.plain(f"No session{where} matches {text!r}{flags}. Look everywhere: {then}")
 
 
 def _nothing(frame: Frame, place: str | None, filters: dict[str, Any]) -> str:

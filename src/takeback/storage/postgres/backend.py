@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 import psycopg
 
 from ...errors import BackendError, Busy, Closed, Error, NotFound, Unsupported
-from .. import guard, migrate
-from ..base import LOCK_TIMEOUT, Capabilities, Op
+from .. import beside, guard, migrate
+from ..base import LOCK_TIMEOUT, Capabilities, Op, Shape, SideTables
 from . import append, blockers
 from . import schema as schemas
 from .address import Address, ServerConnection
@@ -292,6 +292,12 @@ class PostgresBackend:
         raise in_doubt(doubt) from doubt.error
 
     # ------------------------------------------------------------------ the rest
+
+    def beside(self, shape: Shape) -> SideTables:
+        """Return the derived tables of the server; whoever must not write there has temporary ones."""
+        if self._read_only:
+            return beside.SideFile(self, "", shape, temporary=True)
+        return beside.SameStore(self.read, self.write)
 
     def listen(self) -> Listener:
         """Return something to wait on for changes."""

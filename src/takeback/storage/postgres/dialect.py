@@ -14,12 +14,12 @@ from __future__ import annotations
 import re
 from functools import cached_property
 
-from ...tables import schema
+from ...tables import schema, search
 from ...tables.entries import STAYS, STAYS_POSTGRES
 from ...tables.history import FEED
 from ..base import CHANGE_ORDER, LOCK, Dialect
 
-TABLES = tuple(table.name for table in schema.TABLES)
+TABLES = (*(table.name for table in schema.TABLES), *search.NAMES)
 
 # What a transaction that is still under way could come before is left for later; an older epoch is over and done with.
 _FEED = f"""SELECT epoch, xid, pos, {FEED.columns} FROM feed

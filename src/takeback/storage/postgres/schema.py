@@ -1,9 +1,10 @@
 """Creating and updating the tables: in one transaction, one process at a time, by a role with the rights.
 
-A new store is created from the descriptors in ``tables``; ``schema/store.sql`` adds what only PostgreSQL needs. An
-older one is brought up to date by this engine's own files, with the same numbers and names as the shared ones. A
-migration sees the rows of all scopes; row security is restored after it. Whoever starts first takes an advisory lock;
-the others find the work done. Run-time roles need only the right to use the tables.
+A new store is created from the descriptors in ``tables``, with the tables of the search index, which SQLite has in
+another file; ``schema/store.sql`` adds what only PostgreSQL needs. An older one is brought up to date by this engine's
+own files, with the same numbers and names as the shared ones. A migration sees the rows of all scopes; row security is
+restored after it. Whoever starts first takes an advisory lock; the others find the work done. Run-time roles need only
+the right to use the tables.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import psycopg
 
 from ...errors import Busy, Corrupt, Invalid, Unsupported
 from ...tables import schema as tables
+from ...tables import search
 from ...tables.store import META, MIGRATION, MetaRow, MigrationRow
 from .. import migrate
 from ..base import LOCK_TIMEOUT
@@ -137,6 +139,7 @@ def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
     made = found == 0
     if made:
         _run(connection, tables.postgres(), where)
+        _run(connection, search.postgres(), where)
         _run(connection, _own_file("store.sql"), where)
         for row in migrate.rows(steps, now_ms):
             connection.execute(_placed(MIGRATION.insert), MIGRATION.seal(row))
@@ -149,7 +152,8 @@ def _migrate(connection: Connection, schema: str, grant_to: str | None) -> int:
         row = MigrationRow(step.version, step.name, now_ms)
         connection.execute(_placed(MIGRATION.insert), MIGRATION.seal(row))
     if made or pending:
-        scoped = ", ".join(f"'{table.name}'" for table in tables.TABLES if not table.local)
+        names = [*(table.name for table in tables.TABLES if not table.local), *search.NAMES]
+        scoped = ", ".join(f"'{name}'" for name in names)
         _run(connection, _own_file("scopes.sql").replace(":tables", scoped), where)
     if grant_to is not None:
         for sql in _USABLE:

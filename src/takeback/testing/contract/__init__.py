@@ -32,6 +32,7 @@ from .regressions import Regressions
 from .replies import Denials, Replies
 from .rewinds import FileRewinds, Rewinds
 from .rewound import RewindsOfOthers, RewindsOfWork
+from .search import Searches
 from .sessions import Listing, Sessions, Trash
 from .statuses import Statuses
 from .stores import Stores
@@ -51,7 +52,7 @@ _WRITES = (Writes, Natives, Customs, AnyBranch)
 _CHECKPOINTS = (AgentCheckpoints, CheckpointStats, AutoCheckpoints)
 
 
-_REST = (Points, Operations, Values, Regressions, Redactions)
+_REST = (Searches, Points, Operations, Values, Regressions, Redactions)
 _ALL = (*_PARTS, *_LISTS, *_WRITES, *_CONTENTS, *_LIVE, *_FILES, *_CHECKPOINTS, *_REST)
 
 

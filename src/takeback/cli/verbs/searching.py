@@ -1,0 +1,331 @@
+"""``search``: what was said and done in all sessions, ranked; each hit with the ref that shows it.
+
+A hit is two lines: where it is, and what it says there with the matches marked. The snippet wraps below its own indent
+on a terminal, so it reads the same at 60 columns and at 120. A page that is not the last one ends with the command of
+the next: it repeats the filters, with times as moments, because a cursor belongs to one question.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from ...client import address
+from ...model import words
+from ...model.search import Hit, Hits
+from ...search import texts
+from ...shell import documents, times
+from ...shell.failures import NOTHING, USAGE, Stop
+from ..app import VerbCommand
+from ..consent import tell
+from ..frame import Frame, option, ref_option, verb
+from ..output import Cell, edge, line, width
+from ..params import Value, files
+
+_COLUMNS = ("<REF", "<AGE", "<WHAT", "<WORKSPACE?", "<SESSION")
+_ROLES = ("user", "assistant", "system")
+_TOOL = ("call", "result")  # what the name ``tool`` stands for, besides the role
+_INDENT = "    "
+_LIMIT = 20
+_LEAST = 30  # columns that a snippet gets at least
+_MATCH = re.compile(r"«([^«»]*)»")
+# Filters by parameter: the flag that a person types.
+_FLAGS = {"places": "--in", "tool": "--tool", "path": "--path", "since": "--since", "until": "--until"}
+_FLAGS |= {"agent": "--agent", "session": "--session"}
+_SWITCHES = {"by_session": "--sessions", "branches": "--branches", "explain": "--explain"}
+
+
+def names() -> tuple[str, ...]:
+    """Return everything that ``--in`` takes: roles, tools, then kinds."""
+    return (*_ROLES, "tool", *(kind for kind in texts.KINDS if kind not in _TOOL), *_TOOL)
+
+
+def _places(text: str) -> tuple[str, ...]:
+    """Parse the names of ``--in``; one that is not known raises ``ValueError`` with what is near."""
+    found = tuple(each.strip().lower() for each in text.split(",") if each.strip())
+    for each in found:
+        if each not in names():
+            from difflib import get_close_matches
+
+            near = get_close_matches(each, names(), n=1, cutoff=0.6)
+            hint = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(names())}"
+            raise ValueError(f"{each!r} is not a part of a session; {hint}")
+    if not found:
+        raise ValueError(f"--in is empty; choose from: {', '.join(names())}")
+    return found
+
+
+def _complete_places(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
+
+
+class SearchCommand(VerbCommand):
+    """The verb, with a better message for a word to leave out that looks like a flag."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name.startswith("--"):
+                raise
+            hint = "To leave a word out, write it after two dashes: takeback search pool -- -lock"
+            raise click.UsageError(f"{error.format_message()} {hint}", ctx) from error
+
+
+@verb("search", reads=True, cls=SearchCommand)
+@click.argument("query", metavar="WORDS...", nargs=-1)
+@option("-a", "--all", "everywhere", is_flag=True, help="Search the sessions of all workspaces.")
+@option(
+    "--in",
+    "places",
+    metavar="A,B",
+    type=Value("names", _places),
+    multiple=True,
+    shell_complete=_complete_places,
+    help="Only in these: user, assistant, system, tool, plan, note, task, title, file...",
+)
+@option("--tool", metavar="NAME", multiple=True, help="Only inputs and outputs of this tool.")
+@option("--path", metavar="PATH", shell_complete=files, help="Only what names this file, or a part of its path.")
+@option("--since", type=Value("time", times.parse_moment), help="Only since: 14:00, 36h, 2w, 2026-01-31.")
+@option("--until", type=Value("time", times.parse_moment), help="Only until then.")
+@option("--agent", help="Only sessions of this agent.")
+@ref_option("--session", metavar="REF", help="Only this session, wherever it belongs.")
+@option("--sessions", "by_session", is_flag=True, help="One hit per session: its best.")
+@option("--branches", is_flag=True, help="Also branches that were left, such as by a rewind.")
+@option("--explain", is_flag=True, help="Show what each score is made of.")
+@option("--limit", type=click.IntRange(1, 1000), default=_LIMIT, show_default=True, help="Show at most this many.")
+@option("--cursor", metavar="CURSOR", help="Show the next page; the page before it prints this command.")
+@option("--rebuild", is_flag=True, help="First make the search index anew.")
+def search(frame: Frame, query: tuple[str, ...], rebuild: bool, **given: Any) -> int | None:
+    """Search what was said and done: words, "a phrase", begin*, one OR other. All words must be there.
+
+    A word to leave out begins with a dash and goes after two: takeback search pool -- -lock. A phrase needs quotes that
+    reach the program: takeback search '"connection pool"'. Exit code 3 means that nothing was found.
+    """
+    frame.indexes = True
+    text = " ".join(query)
+    if rebuild:
+        _rebuild(frame)
+    elif not text.strip():
+        raise Stop("nothing to search for; name a word, as in: takeback search pool", USAGE)
+    asked = TypedSearch(frame, query, given)
+    hits = asked.page(text) if text.strip() else Hits([], None)
+    frame.out.items(
+        "hits",
+        map(documents.hit, hits),
+        lambda: _lines(frame, hits, everywhere=asked.place is None),
+        about={
+            "query": text,
+            "workspace": asked.place,
+            "exact": hits.exact,
+            "notes": [*hits.notes],
+            "cursor": hits.cursor,
+        },
+        long=True,
+    )
+    if not text.strip():
+        return None
+    _say(frame, asked, hits)
+    return None if hits else NOTHING
+
+
+def _rebuild(frame: Frame) -> None:
+    frame.require_store()
+    with frame.progress("Indexing", "changes") as progress:
+        frame.reading.rebuild_search(progress=progress)
+    tell("The search index was made anew.")
+
+
+class TypedSearch:
+    """A question: what the flags mean for the library, and how to type it again."""
+
+    def __init__(self, frame: Frame, query: tuple[str, ...], given: dict[str, Any]) -> None:
+        self._frame, self._query, self._given = frame, query, given
+        self._session = None if given["session"] is None else frame.session(given["session"]).id
+        one = self._session is not None
+        self.place = None if given["everywhere"] or one else frame.workspace or frame.directory
+
+    def page(self, text: str) -> Hits:
+        """Search, with a progress line while a backlog is indexed."""
+        given = self._given
+        chosen = [name for each in given["places"] for name in each]
+        with self._frame.progress("Indexing", "changes") as progress:
+            return self._frame.reading.search(
+                text,
+                roles=[name for name in chosen if name in (*_ROLES, "tool")],
+                kinds=[kind for name in chosen for kind in _kinds(name)],
+                tool=given["tool"] or None,
+                path=given["path"],
+                since=given["since"],
+                until=given["until"],
+                agent=given["agent"],
+                session=self._session,
+                workspace=self.place,
+                group="session" if given["by_session"] else "message",
+                branches=given["branches"],
+                explain=given["explain"],
+                limit=given["limit"],
+                cursor=given["cursor"],
+                progress=progress,
+            )
+
+    @property
+    def filters(self) -> list[str]:
+        """The flags that may have hidden something."""
+        return [flag for name, flag in _FLAGS.items() if self._given[name] not in (None, ())]
+
+    @property
+    def branches(self) -> bool:
+        """Whether branches that were left are searched too."""
+        return bool(self._given["branches"])
+
+    def again(self, *more: str, everywhere: bool = False, filtered: bool = True) -> str:
+        """Return the command that asks this again, with other flags before the words."""
+        import shlex
+
+        given, settings = self._given, self._frame.settings
+        parts = ["takeback", "search"]
+        parts += ["--store", address.shown(settings.store)] if settings.store else []
+        parts += ["-C", settings.directory] if settings.directory is not None else []
+        parts += ["-a"] if everywhere or given["everywhere"] else []
+        parts += [*self._typed()] if filtered else []
+        parts += [flag for name, flag in _SWITCHES.items() if given[name]]
+        parts += ["--limit", str(given["limit"])] if given["limit"] != _LIMIT else []
+        parts += [*more, *(["--"] if any(each.startswith("-") for each in self._query) else []), *self._query]
+        return shlex.join(parts)
+
+    def _typed(self) -> Iterator[str]:
+        """Yield the filters as they are typed, with times as moments."""
+        for name, flag in _FLAGS.items():
+            value = self._given[name]
+            if name == "places" and value:
+                yield from (flag, ",".join(each for some in value for each in some))
+            elif isinstance(value, tuple):
+                yield from (part for each in value for part in (flag, each))
+            elif value is not None:
+                yield from (flag, _moment(value) if isinstance(value, datetime) else value)
+
+
+def _kinds(name: str) -> tuple[str, ...]:
+    return _TOOL if name == "tool" else () if name in _ROLES else (name,)
+
+
+def _moment(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+# ---------------------------------------------------------------------- for people
+
+
+def _lines(frame: Frame, hits: Hits, *, everywhere: bool) -> Iterator[str]:
+    """Yield two lines for each hit; more where the snippet wraps."""
+    if not hits:
+        return
+    places = _workspaces(frame, hits) if everywhere else {}
+    heads = frame.out.table(_COLUMNS, [_row(each, places.get(each.session_id, "")) for each in hits])
+    yield next(heads)
+    for each, head in zip(hits, heads, strict=True):
+        yield head
+        yield from _snippet(frame, each.snippet)
+        if each.why is not None:
+            yield _INDENT + frame.out.paint(_why(each), "dim")
+
+
+def _row(hit: Hit, place: str) -> list[str | Cell]:
+    what = hit.role if hit.kind == "message" and hit.role else hit.kind
+    return [Cell(hit.ref, "cyan"), times.age(hit.created_at), what, place, Cell(hit.title or "-", "dim")]
+
+
+def _workspaces(frame: Frame, hits: Iterable[Hit]) -> dict[str, str]:
+    """Return the last part of the workspace of each session."""
+    found = {each: frame.reading.find_session(each) for each in dict.fromkeys(hit.session_id for hit in hits)}
+    return {name: os.path.basename(each.workspace or "") or "-" for name, each in found.items() if each is not None}
+
+
+def _snippet(frame: Frame, text: str) -> Iterator[str]:
+    """Yield a snippet in lines as wide as the terminal; a pipe gets one line."""
+    shown = line(text)
+    room = max(edge() - len(_INDENT), _LEAST) if frame.out.is_terminal else width(shown)
+    for each in _marked(_wrapped(shown, room)) if frame.out.colored else _wrapped(shown, room):
+        painted = _MATCH.sub(lambda match: frame.out.paint(match[1], "match"), each) if frame.out.colored else each
+        yield _INDENT + painted
+
+
+def _wrapped(text: str, room: int) -> Iterator[str]:
+    """Break a text at spaces, and inside a word only where one is wider than a line."""
+    row = ""
+    for word in text.split(" "):
+        if row and width(row) + 1 + width(word) > room:
+            yield row
+            row = word
+        else:
+            row = f"{row} {word}" if row else word
+        while width(row) > room:
+            fits = next(at for at in range(len(row), 0, -1) if at == 1 or width(row[:at]) <= room)
+            yield row[:fits]
+            row = row[fits:]
+    if row:
+        yield row
+
+
+def _marked(rows: Iterable[str]) -> Iterator[str]:
+    """Yield lines in which every match that goes on in the next line ends and begins anew."""
+    inside = False
+    for each in rows:
+        text = f"«{each}" if inside else each
+        inside = text.rfind("«") > text.rfind("»")
+        yield f"{text}»" if inside else text
+
+
+def _why(hit: Hit) -> str:
+    parts = " + ".join(f"{name} {value:.2f}" for name, value in (hit.why or {}).items() if value)
+    return f"score {hit.score:.2f} = {parts}{'' if hit.whole else '; as a part of longer words'}"
+
+
+# ---------------------------------------------------------------------- what is not shown
+
+
+def _say(frame: Frame, asked: TypedSearch, hits: Hits) -> None:
+    """Write what the result does not show: notes, how it was ranked, where more is."""
+    if not frame.settings.json:  # the document says so itself
+        for note in hits.notes:
+            tell(f"Note: {line(note)}.")
+        if not hits.exact:
+            tell("Note: ranked among the newest matches; older ones follow on later pages.")
+    if not frame.out.for_people:
+        return
+    tell(line(_footer(frame, asked, hits)) if hits else _nothing(frame, asked))
+
+
+def _footer(frame: Frame, asked: TypedSearch, hits: Hits) -> str:
+    where = "this workspace; -a for all" if asked.place is not None else "all workspaces"
+    if asked.place is None and "--session" in asked.filters:
+        where = "one session"
+    said = f"{words.count(len(hits), 'hit')} ({where})"
+    if hits.cursor is None:
+        return said
+    return f"{said}. Next page: {asked.again('--cursor', hits.cursor)}"
+
+
+def _nothing(frame: Frame, asked: TypedSearch) -> str:
+    """Explain an empty result: where was searched, with which filters, and what to type next."""
+    if frame.missing is not None:
+        return f"Nothing found: there is no store at {line(frame.missing)} yet. Start one: takeback new NAME"
+    where = f" in {asked.place}" if asked.place is not None else ""
+    flags = f" with {', '.join(asked.filters)}" if asked.filters else ""
+    if asked.place is not None or flags:
+        then = f"Search everything: {asked.again(everywhere=True, filtered=False)}"
+    elif not asked.branches:
+        then = f"Search branches that were left, too: {asked.again('--branches')}"
+    else:
+        then = "Try fewer words, or a beginning as in: takeback search -a 'conn*'"
+    return line(f"Nothing found{where}{flags}. {then}")
+
+
+COMMANDS = {"search": search}

@@ -1,0 +1,121 @@
+"""Searching from the API: checks what is asked, and shows what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from ..errors import Invalid, NotFound
+from ..model.report import Problem, Report
+from ..model.search import Hits
+from ..ops import refs, sessions
+from ..search import find, query, texts
+from ..search.index import TermRun
+from ..search.searcher import SHAPE, Searcher, SearchQuestion
+from . import arguments
+
+if TYPE_CHECKING:
+    from .reading import Reading
+    from .store_reading import StoreReading
+
+_FIX = "Make it anew: takeback search --rebuild, or store.rebuild_search()"
+
+
+def searcher(store: StoreReading[Any]) -> Searcher:
+    """Return what searches a store."""
+    if store._searcher is None:
+        store._searcher = Searcher(store._backend.beside(SHAPE), store.scope)
+    return store._searcher
+
+
+def search(
+    store: StoreReading[Any],
+    words: str,
+    *,
+    roles: Iterable[str],
+    kinds: Iterable[str],
+    agent: str | None,
+    session: Reading | str | None,
+    workspace: str | PathLike[str] | None,
+    since: datetime | None,
+    until: datetime | None,
+    path: str | PathLike[str] | None,
+    tool: str | Iterable[str] | None,
+    group: str,
+    branches: bool,
+    explain: bool,
+    limit: int,
+    cursor: str | None,
+    progress: Callable[[int, int | None], object] | None,
+) -> Hits:
+    """Check a question and answer it."""
+    arguments.whole(limit, what="limit", low=1, high=1000)
+    arguments.flag(branches, what="branches")
+    arguments.flag(explain, what="explain")
+    if group not in ("message", "session"):
+        raise Invalid(f"group must be 'message' or 'session', not {group!r:.40}")
+    asked = query.parse(arguments.text(words, what="query"))
+    wanted = find.SearchFilter(
+        scope=store.scope,
+        roles=_names(roles, what="role"),
+        kinds=_kinds(kinds),
+        tools=_names(tool, what="tool"),
+        path=_path(path),
+        session=_session(store, session),
+        agent=arguments.optional_name(agent, what="agent"),
+        workspace=None if workspace is None else arguments.workspace(workspace),
+        since_s=None if since is None else arguments.time_ms(since) // 1000,
+        until_s=None if until is None else arguments.time_ms(until) // 1000,
+        everywhere=branches,
+    )
+    mark = format(crc32(repr((asked, wanted, group)).encode("utf-8", "surrogatepass")), "x")
+    after = find.parse_cursor(cursor, mark)
+    question = SearchQuestion(asked, wanted, limit, group == "session", after, mark, explain)
+    return searcher(store).search(question, store._clock.now_ms() // 1000, progress)
+
+
+def check(store: StoreReading[Any]) -> Report:
+    """Report what is wrong with the index."""
+    said = searcher(store).check()
+    return Report(tuple(Problem("search", "search index", each, _FIX) for each in said), 1)
+
+
+def _names(given: str | Iterable[str] | None, *, what: str) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    several = (given,) if isinstance(given, str) else arguments.many(given, what=f"{what}s")
+    return tuple(arguments.name(each, what=what) for each in several)
+
+
+def _kinds(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    found = _names(given, what="kind")
+    for each in found:
+        if each not in texts.KINDS:
+            raise Invalid(f"kind must be {', '.join(texts.KINDS[:-1])} or {texts.KINDS[-1]}, not {each!r:.40}")
+    return found
+
+
+def _path(given: str | PathLike[str] | None) -> TermRun | None:
+    if given is None:
+        return None
+    text = str(given)
+    found = query.path(arguments.name(text, what="path", most=8000))
+    if found is None:
+        raise Invalid(f"the path {text!r:.80} has no letters or digits; name a file or a part of its path")
+    return found
+
+
+def _session(store: StoreReading[Any], given: Reading | str | None) -> int | None:
+    """Return the local number of a session; one that does not exist raises ``NotFound``."""
+    if given is None:
+        return None
+    wanted = given if isinstance(given, str) else getattr(given, "id", given)
+    asked = arguments.name(wanted, what="session", most=10_000)
+    found = store._read(refs.exact, store.scope, asked, agent=None, workspace=None)
+    if found is None:
+        raise NotFound(f"there is no session {asked!r} in this store and scope")
+    row: sessions.SessionRow = found
+    return row.sid

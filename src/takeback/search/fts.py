@@ -1,0 +1,166 @@
+"""The index as an FTS5 table, in a file beside a SQLite store.
+
+The table holds no text, only terms: what is found is read from the store. Its rows are walked from the newest on, so a
+word that is everywhere costs what is looked at, not what matches. Words are kept a second time, each once, in a table
+of their trigrams, which finds the words that have a part in them.
+
+Erasing marks a document as deleted, then merges the whole table into one segment, which leaves out what is marked, and
+then drops every word that no document has any more; freed pages are overwritten. That costs what the index is large,
+and only a purge or a redaction asks for it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..storage.base import Tx, scalars
+from ..tables import search as tables
+from ..tables.table import several, slots
+from . import places, terms
+from .index import All, But, IndexedText, Match, Some, TermRun, Wanted, Within
+
+_TABLES = "\n".join(
+    f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY ({key})) WITHOUT ROWID;"
+    for name, (columns, key) in places.TABLES.items()
+    if name != "search_doc"
+)
+# ``ascii`` splits at what is neither letter, digit nor beyond ASCII, and terms hold nothing else.
+SQL = f"""CREATE TABLE search_doc (scope TEXT, number INTEGER PRIMARY KEY, key INTEGER, at_s INTEGER, kind INTEGER);
+{_TABLES}
+CREATE INDEX search_place_sid ON search_place (scope, sid);
+CREATE INDEX search_place_other ON search_place (scope, sid) WHERE other = 1;
+CREATE VIRTUAL TABLE found USING fts5(terms, content='', contentless_delete=1, tokenize='ascii');
+CREATE VIRTUAL TABLE used USING fts5vocab(found, row);
+CREATE TABLE word (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE);
+CREATE VIRTUAL TABLE part USING fts5(term, content='word', content_rowid='id', tokenize='trigram', detail=none,
+  columnsize=0);
+INSERT INTO part(part, rank) VALUES('secure-delete', 1);
+"""
+VERSION = zlib.crc32(f"{terms.VERSION}\n{SQL}".encode())
+FIND = """SELECT d.number, d.key, d.at_s, d.kind, {counts} FROM found CROSS JOIN search_doc d ON d.number = found.rowid
+WHERE found MATCH ? AND found.rowid BETWEEN ? AND ? AND {seen} ORDER BY found.rowid DESC LIMIT ?"""
+CONTAINING = "SELECT term FROM part WHERE part MATCH ? AND length(term) > ? ORDER BY term LIMIT ?"
+_SHORTEST = 4  # a word of three letters has no part of three letters but itself
+_TIMES = (1 << 32) - 1
+
+
+def counts(api: Any, marks: bytes) -> int:
+    """Count for a row in how many places the marked phrases of the query match, and how many of them match at all."""
+    found, covered = 0, 0
+    for phrase in marks:
+        if here := len(api.phrase_column_offsets(phrase, 0)):
+            found, covered = found + here, covered + 1
+    return covered << 32 | found
+
+
+FUNCTIONS = {"counts": counts}
+
+
+class Fts:
+    """The engine for SQLite."""
+
+    # ------------------------------------------------------------------ adding and erasing
+
+    def add(self, tx: Tx, documents: Sequence[IndexedText]) -> None:
+        """Add documents of one scope, with ascending numbers that are higher than all before."""
+        for some in several(documents, 200):
+            values = [each for doc in some for each in (doc.scope, doc.number, doc.key, doc.at_s, doc.kind)]
+            tx.run(tables.insert("search_doc", len(some)), values)
+        for doc in documents:
+            tx.run("INSERT INTO found (rowid, terms) VALUES (?, ?)", (doc.number, " ".join(doc.terms)))
+        self._add_words(tx, documents)
+
+    def _add_words(self, tx: Tx, documents: Iterable[IndexedText]) -> None:
+        """Keep the words that are new."""
+        new = {term for doc in documents for term in doc.terms if len(term) >= _SHORTEST}
+        words = [term for term in sorted(new) if terms.is_word(term)]
+        for some in several(words, 500):
+            sql = f"INSERT OR IGNORE INTO word (term) VALUES {', '.join(['(?)'] * len(some))} RETURNING id, term"
+            for number, term in tx.all(sql, some):
+                tx.run("INSERT INTO part (rowid, term) VALUES (?, ?)", (number, term))
+
+    def remove(self, tx: Tx, scope: str, numbers: Sequence[int]) -> None:
+        """Remove documents, so that nothing of them is found; traces of them may stay in the tables."""
+        for some in several(numbers, 500):
+            tx.run(f"DELETE FROM found WHERE rowid IN ({slots(len(some))})", some)
+            tx.run(f"DELETE FROM search_doc WHERE number IN ({slots(len(some))})", some)
+
+    def erase(self, tx: Tx, scope: str, numbers: Sequence[int]) -> bool:
+        """Remove documents, so that nothing of them is left that anybody could read; there is never more to erase."""
+        if not numbers:
+            return False
+        self.remove(tx, scope, numbers)
+        tx.run("INSERT INTO found (found) VALUES ('optimize')")
+        used = {term for (term,) in tx.all("SELECT term FROM used")}
+        unused = [(number, term) for number, term in tx.all("SELECT id, term FROM word") if term not in used]
+        for number, term in unused:
+            tx.run("INSERT INTO part (part, rowid, term) VALUES ('delete', ?, ?)", (number, term))
+            tx.run("DELETE FROM word WHERE id = ?", (number,))
+        return False
+
+    # ------------------------------------------------------------------ finding
+
+    def find(self, tx: Tx, wanted: Wanted, within: Within, limit: int, counted: Sequence[TermRun] = ()) -> list[Match]:
+        """Return the matches with the highest numbers, in descending order."""
+        phrases = list[TermRun]()
+        text = _written(wanted, phrases)
+        seen, values = places.seen(within)
+        marks = bytes(phrases.index(each) for each in counted if phrases.index(each) < 256)
+        # Without anything to count, the function need not be called for each row.
+        sql = FIND.format(seen=seen, counts="counts(found, ?)" if marks else "0")
+        given = (marks,) if marks else ()
+        rows = tx.all(sql, (*given, text, within.low, within.high, *values, limit))
+        make = tuple.__new__  # without the checks of a named tuple: nothing here is called as often
+        return [
+            make(Match, (number, key, at_s, kind, both & _TIMES, both >> 32)) for number, key, at_s, kind, both in rows
+        ]
+
+    def containing(self, tx: Tx, scope: str, part: str, most: int) -> list[str]:
+        """Return up to ``most`` words with a part of at least three characters inside, in order; not that word itself.
+
+        Words that no document has any more may be among them.
+        """
+        # Without positions the trigrams of the part may be anywhere in a word, so each word found is looked at again.
+        grams = " ".join(f'"{part[at : at + 3]}"' for at in range(len(part) - 2))
+        found = list[str]()
+        for word in scalars(tx, CONTAINING, (grams, len(part), -1)):
+            if part in word:
+                found.append(word)
+                if len(found) == most:
+                    break
+        return found
+
+    # ------------------------------------------------------------------ checking
+
+    def check(self, tx: Tx, scope: str) -> list[str]:
+        """Return what is wrong with the tables, as far as they show it themselves."""
+        said = list[str]()
+        for table in ("found", "part"):
+            tx.run(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")  # raises ``Derived`` if damaged
+        said += [str(each) for each in scalars(tx, "PRAGMA integrity_check(5)") if each != "ok"]
+        (documents,) = scalars(tx, "SELECT count(*) FROM search_doc")
+        (rows,) = scalars(tx, "SELECT count(*) FROM found_docsize")
+        if documents != rows:
+            said.append(f"{documents:,} documents are listed, but {rows:,} have terms")
+        return said
+
+    def clear(self, tx: Tx, scope: str) -> None:
+        """Delete everything of a scope; a file is rather begun anew."""
+        self.erase(tx, scope, scalars(tx, "SELECT number FROM search_doc WHERE scope = ?", (scope,)))
+        for name in places.TABLES:
+            tx.run(f"DELETE FROM {name} WHERE scope = ?", (scope,))
+
+
+def _written(wanted: Wanted, phrases: list[TermRun]) -> str:
+    """Write what is wanted in the words of FTS5, and note its phrases in their order."""
+    if isinstance(wanted, TermRun):
+        phrases.append(wanted)
+        return f'"{" ".join(wanted.terms)}"{" *" if wanted.open else ""}'
+    if isinstance(wanted, But):
+        first = _written(wanted.wanted, phrases)
+        return f"({first} NOT {_written(wanted.unwanted, phrases)})"
+    assert isinstance(wanted, All | Some)
+    word = " AND " if isinstance(wanted, All) else " OR "
+    return f"({word.join(_written(part, phrases) for part in wanted.parts)})"

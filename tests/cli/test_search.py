@@ -1,0 +1,381 @@
+"""``search`` and ``ls TEXT``: what is found, how it is shown, and what an empty result says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import sys
+
+import pytest
+from _terminal import Terminal
+from _world import HOUR, ID, World, use_tool
+
+import takeback
+
+pytestmark = pytest.mark.feature("E10")
+
+
+@pytest.fixture
+def said(world: World) -> World:
+    """Two sessions in the project that speak of a pool, and one elsewhere that does too."""
+    with world.open() as store:
+        with store.session("pool", agent="coder", workspace=world.project) as s:
+            s.user("The connection pool leaks")
+            use_tool(s, "bash", lambda: None, result="pool.py:12: release the lock")
+            s.assistant("It forgets to release its lock. \x1b[2JFixed in src/pool.py.")
+            s.set_tasks(["Test the pool"])
+            s.note("The pool had no limit")
+            s.record_file("src/pool.py", "edit")
+        world.clock.ms += 2 * HOUR
+        store.create_session("docs", agent="writer", workspace=world.project).user("Explain the lock in the guide")
+        elsewhere = world.project.parent / "elsewhere"
+        elsewhere.mkdir()
+        store.create_session("other", agent="coder", workspace=elsewhere).user("A swimming pool for the office")
+    return world
+
+
+def _refs(world: World, *arguments: str) -> list[str]:
+    """Return what was found: the entry or kind of each hit, with the name of its session."""
+    found = world.run("search", "--json", *arguments)
+    assert found.code in (0, 3), found.err
+    with world.open() as store:
+        return [
+            f"{store.get_session(hit['session_id']).name} {hit['role'] if hit['kind'] == 'message' else hit['kind']}"
+            for hit in json.loads(found.out)["hits"]
+        ]
+
+
+# ---------------------------------------------------------------------- what is found
+
+
+def test_a_hit_says_where_when_who_and_what(said: World) -> None:
+    ran = said.ok("search", "leaks", "connection")
+    assert ran.lines == [
+        "REF         AGE  WHAT   SESSION",
+        "#######     1d   title  The connection pool leaks",
+        "    The «connection» pool «leaks»",
+        "#######:e2  1d   user   The connection pool leaks",
+        "    The «connection» pool «leaks»",
+    ]
+    assert ran.err == "2 hits (this workspace; -a for all)\n"
+
+
+def test_every_ref_of_a_hit_opens_there(said: World) -> None:
+    refs = said.ok("search", "pool", "-q").out.split()
+    assert len(refs) >= 6
+    for ref in refs:
+        said.ok("show", ref)
+    entry = said.ok("search", "--in", "assistant", "forgets", "-q").out.strip()
+    assert said.ok("show", entry, "--tools", "none").lines[-1].startswith("  It forgets to release its lock.")
+
+
+def test_this_workspace_is_searched_unless_all_are(said: World) -> None:
+    assert "other user" not in _refs(said, "pool")
+    assert "other user" in _refs(said, "-a", "pool")
+    lines = said.ok("search", "-a", "swimming").lines
+    assert lines[0].split() == ["REF", "AGE", "WHAT", "WORKSPACE", "SESSION"]
+    assert lines[3].split()[2:4] == ["user", "elsewhere"]
+
+
+def test_words_phrases_beginnings_alternatives_and_exclusions(said: World) -> None:
+    assert _refs(said, "release", "lock") == ["pool assistant", "pool result"]
+    assert _refs(said, '"the lock"') == ["docs title", "docs user", "pool result"]
+    assert sorted(_refs(said, "swim*", "OR", "gui*", "-a")) == ["docs title", "docs user", "other title", "other user"]
+    assert _refs(said, "lock", "--", "-release") == ["docs title", "docs user"]
+    assert _refs(said, "lock", "--in", "message", "--", "-forgets", "-gui*") == []
+
+
+@pytest.mark.parametrize(
+    ("places", "found"),
+    [
+        ("user", ["pool user"]),
+        ("assistant", ["pool assistant"]),
+        ("user,assistant", ["pool assistant", "pool user"]),
+        ("tool", ["pool result"]),
+        ("task, note", ["pool note", "pool task"]),
+        ("title", ["pool title"]),
+        ("file", ["pool file"]),
+        ("plan", []),
+    ],
+)
+def test_parts_of_sessions(said: World, places: str, found: list[str]) -> None:
+    assert sorted(_refs(said, "pool", "--in", places)) == found
+    split = [each for name in places.split(",") for each in ("--in", name.strip())]
+    assert sorted(_refs(said, "pool", *split)) == found
+
+
+def test_a_part_that_is_not_there_is_usage_with_a_hint(said: World) -> None:
+    for name, hint in (("tasks", "did you mean task?"), ("xyzzy", "choose from: user, assistant, system, tool, ")):
+        ran = said.run("search", "pool", "--in", name)
+        assert (ran.code, f"{name!r} is not a part of a session; {hint}" in ran.err) == (2, True), ran.err
+    assert said.run("search", "pool", "--in", ",").code == 2
+
+
+def test_the_other_filters(said: World) -> None:
+    assert _refs(said, "pool", "--tool", "bash") == ["pool result"]
+    assert _refs(said, "pool", "--path", "src/pool.py") != []
+    assert _refs(said, "lock", "--agent", "writer", "--in", "message") == ["docs user"]
+    assert {each.split()[0] for each in _refs(said, "lock", "--since", "29h")} == {"docs"}
+    assert {each.split()[0] for each in _refs(said, "lock", "--until", "29h")} == {"pool"}
+    assert {each.split()[0] for each in _refs(said, "pool", "--session", "other", "-C", "../elsewhere")} == {"other"}
+    assert said.run("search", "pool", "--session", "nosuch").code == 4
+    assert said.run("search", "pool", "--session", "pool:1").code == 2
+    assert said.run("search", "pool", "--since", "whenever").code == 2
+
+
+def test_a_session_is_found_wherever_it_belongs(said: World) -> None:
+    with said.open() as store:
+        other = store.get_session("other").id
+    ran = said.ok("search", "pool", "--session", other, "--in", "user")
+    assert ran.err == "1 hit (one session)\n"
+
+
+def test_one_hit_per_session(said: World) -> None:
+    assert len(_refs(said, "pool", "-a", "--sessions")) == 2
+    assert {each.split()[0] for each in _refs(said, "lock", "--sessions")} == {"pool", "docs"}
+
+
+def test_branches_that_were_left(said: World) -> None:
+    said.ok("rewind", "pool:1^", "-y", "--conversation")
+    assert _refs(said, "forgets") == []
+    assert _refs(said, "forgets", "--branches") == ["pool assistant"]
+    ref = said.ok("search", "forgets", "--branches", "-q").out.strip()
+    assert re.fullmatch(rf"{ID.pattern}/main:e\d+", ref)
+    assert "It forgets" in said.ok("show", ref).out
+
+
+def test_a_score_explains_itself(said: World) -> None:
+    lines = said.ok("search", "swimming", "-a", "--explain", "--in", "user").lines
+    assert re.fullmatch(r"    score \d\.\d\d = times \d\.\d\d \+ kind \d\.\d\d \+ recent \d\.\d\d", lines[3])
+    assert lines[3 - 1].strip() == "A «swimming» pool for the office"
+    assert said.ok("search", "wimmin", "-a", "--explain", "--in", "user").lines[3].endswith("as a part of longer words")
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def test_the_footer_has_the_command_of_the_next_page_and_it_runs(said: World) -> None:
+    with said.open() as store:
+        s = store.get_session("docs")
+        for number in range(9):
+            s.user(f"lock number {number}, it's fine")
+    everything = said.ok("search", "lock", "--since", "3y", "-q", "--", "-leaks").out.split()
+    found, command = list[str](), ["search", "lock", "--since", "3y", "--limit", "4", "--", "-leaks"]
+    while True:
+        found += said.ok("-q", *command).out.split()
+        footer = said.ok(*command).err
+        if "Next page: " not in footer:
+            break
+        command = [*shlex.split(footer.partition("Next page: takeback ")[2])]
+    assert found == everything
+    assert len(everything) > 10
+    assert said.run("search", "other", "--cursor", command[command.index("--cursor") + 1]).code == 2
+
+
+def test_the_next_page_of_filters_asks_the_same_question(said: World) -> None:
+    flags = ["--in", "user,tool", "--in", "assistant", "--agent", "coder", "--until", "1h", "--limit", "1"]
+    first = said.ok("-C", str(said.project), "search", "pool", *flags)
+    again = shlex.split(first.err.partition("Next page: ")[2])
+    assert again[:4] == ["takeback", "search", "-C", str(said.project)]
+    assert said.ok(*again[1:]).out != first.out
+
+
+# ---------------------------------------------------------------------- for programs
+
+
+def test_documents_lines_and_fields(said: World) -> None:
+    document = said.ok("search", "pool", "--json", "--limit", "2", "--explain").document
+    assert (document["query"], document["workspace"], document["exact"]) == ("pool", str(said.project), True)
+    assert len(document["hits"]) == 2
+    assert document["cursor"] is not None
+    assert document["hits"][0]["why"].keys() == {"words", "times", "kind", "recent"}
+    lines = [json.loads(each) for each in said.ok("search", "pool", "--jsonl", "--limit", "2").out.splitlines()]
+    assert [each["ref"] for each in lines] == [each["ref"] for each in document["hits"]]
+    assert said.ok("search", "pool", "--fields", "kind", "--in", "note").out == "note\n"
+
+
+def test_nothing_found_is_exit_3_and_says_what_to_type(said: World) -> None:
+    ran = said.run("search", "swimming")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err == f"Nothing found in {said.project}. Search everything: takeback search -a swimming\n"
+    ran = said.run("search", "lock", "--in", "plan", "--agent", "coder")
+    assert ran.err == (
+        f"Nothing found in {said.project} with --in, --agent. Search everything: takeback search -a lock\n"
+    )
+    ran = said.run("search", "-a", "it's nosuch-thing*")
+    assert ran.err.endswith(
+        """Search branches that were left, too: takeback search -a --branches 'it'"'"'s nosuch-thing*'\n"""
+    )
+    assert "Try fewer words" in said.run("search", "-a", "--branches", "nosuch").err
+    empty = said.run("search", "nosuch", "--json")
+    assert (empty.code, json.loads(empty.out)["hits"]) == (3, [])
+    assert said.run("search", "nosuch", "-q").err == ""
+
+
+def test_no_store_and_no_words(world: World) -> None:
+    ran = world.run("search", "pool")
+    assert ran.code == 3
+    assert ran.err == f"Nothing found: there is no store at {world.url} yet. Start one: takeback new NAME\n"
+    assert not world.url.exists()
+    ran = world.run("search")
+    assert (ran.code, ran.err.startswith("takeback: nothing to search for; name a word")) == (2, True)
+    assert world.run("search", "--rebuild").code == 4
+
+
+def test_a_word_to_leave_out_that_looks_like_a_flag_is_explained(said: World) -> None:
+    ran = said.run("search", "pool", "-lock")
+    assert ran.code == 2
+    assert "write it after two dashes: takeback search pool -- -lock" in ran.err
+    assert "two dashes" not in said.run("search", "pool", "--lock").err
+
+
+def test_notes_go_to_stderr_and_into_the_document(said: World) -> None:
+    ran = said.ok("search", "leaks", "swimming", "-a")
+    assert "Note: nothing has all of these words; these have some of them.\n" in ran.err
+    assert said.ok("search", "leaks", "swimming", "-a", "--json").document["notes"] != []
+    assert "there is nothing to look for" in said.run("search", "--", "-pool").err
+    assert said.run("search", "...").code == 3
+
+
+def test_more_matches_than_are_ranked_at_once_are_said(said: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from takeback.search import find
+
+    monkeypatch.setattr(find, "WINDOW", 2)
+    ran = said.ok("search", "pool", "-q")
+    assert "ranked among the newest matches" in ran.err
+    assert said.ok("search", "pool", "--json").document["exact"] is False
+
+
+# ---------------------------------------------------------------------- on a terminal
+
+
+def test_control_characters_are_shown_never_obeyed(said: World) -> None:
+    assert "\\x1b[2JFixed" in said.ok("search", "forgets").out
+    assert "\x1b" not in said.ok("search", "forgets").out
+
+
+def test_matches_are_coloured_on_a_terminal_and_marked_without_colour(said: World) -> None:
+    assert (
+        "The \x1b[1;33mpool\x1b[0m had no limit" in said.ok("search", "pool", "--in", "note", "--color", "always").out
+    )
+    terminal = Terminal("search", "pool", "--in", "note", "--no-pager")
+    assert terminal.end() == 0
+    assert "\x1b[1;33mpool\x1b[0m" in terminal.seen
+    terminal = Terminal("search", "pool", "--in", "note", "--no-pager", env={"NO_COLOR": "1"})
+    assert terminal.end() == 0
+    assert "«pool»" in terminal.seen
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_lines_fit_the_terminal(said: World, columns: int) -> None:
+    with said.open() as store:
+        s = store.create_session("long", workspace=said.project, title="A title that goes on and on and on " * 4)
+        s.user(f"zebra {'word ' * 60}")
+        s.user(f"zebra {'x' * 300}")
+        s.user("zebra 斑马" + "很长的一句话" * 40)
+    terminal = Terminal("search", "zebra", "--no-pager", columns=columns, env={"NO_COLOR": "1"})
+    assert terminal.end() == 0
+    from takeback.cli.output import width
+
+    lines = terminal.seen.replace("\r\n", "\n").splitlines()
+    assert max(map(width, lines)) <= columns
+    assert len(lines) > 10 if columns == 60 else len(lines) > 6
+    assert all(each.startswith("    ") for each in lines if "word word" in each)
+
+
+def test_a_match_that_wraps_is_coloured_on_both_lines() -> None:
+    from takeback.cli.verbs.searching import _marked, _wrapped
+
+    rows = [*_marked(_wrapped("one «two three» four", 8))]
+    assert rows == ["one «two»", "«three»", "four"]
+
+
+# ---------------------------------------------------------------------- the index
+
+
+def test_what_was_just_said_is_found_and_the_index_lies_beside_the_store(said: World) -> None:
+    said.ok("search", "pool")
+    said.ok("say", "-s", "docs", "Mention the quagga")
+    assert _refs(said, "quagga") == ["docs user"]
+    index = f"{said.url}-search"
+    assert os.stat(index).st_mode & 0o777 == 0o600
+
+
+def test_the_index_is_made_anew(said: World) -> None:
+    said.ok("search", "pool")
+    before = os.stat(f"{said.url}-search").st_ino
+    ran = said.ok("search", "--rebuild")
+    assert (ran.out, ran.err) == ("", "The search index was made anew.\n")
+    assert os.stat(f"{said.url}-search").st_ino != before or sys.platform != "linux"
+    assert said.ok("search", "--rebuild", "swimming", "-a", "-q").out
+    assert said.ok("search", "--rebuild", "--json").document["hits"] == []
+
+
+def test_doctor_judges_the_index(said: World) -> None:
+    def finding() -> tuple[str, str, str]:
+        found = said.run("doctor", "--json")
+        (each,) = (each for each in json.loads(found.out)["findings"] if each["id"] == "search")
+        return each["kind"], each["what"], each["fix"]
+
+    assert finding() == ("note", "no index yet: the first search makes one", "")
+    assert not os.path.exists(f"{said.url}-search"), "looking makes none"
+    said.ok("search", "pool")
+    assert finding()[0] == "ok"
+    said.ok("say", "-s", "docs", "Something new")
+    kind, what, _ = finding()
+    assert (kind, "behind" in what) == ("note", True)
+    with open(f"{said.url}-search", "r+b") as file:
+        file.write(b"x" * 4096)
+    for side in ("-wal", "-shm"):
+        if os.path.exists(f"{said.url}-search{side}"):
+            os.unlink(f"{said.url}-search{side}")
+    kind, _, fix = finding()
+    assert (kind, fix) == ("problem", "takeback search --rebuild")
+    assert said.run("doctor").code == 1
+    said.ok("search", "--rebuild")
+    assert finding()[0] == "ok"
+
+
+# ---------------------------------------------------------------------- ls TEXT
+
+
+def test_ls_lists_the_sessions_that_match_best_first(said: World) -> None:
+    ran = said.ok("ls", "lock", "--fields", "name")
+    assert sorted(ran.out.split()) == ["docs", "pool"]
+    ran = said.ok("ls", "-a", "swimming", "pool")
+    assert ran.lines[1].split()[-1] == "office"
+    assert ran.err == "1 of 3 (all workspaces, matching 'swimming pool')\n"
+    best = said.ok("search", "lock", "--sessions", "--fields", "session_id").out.split()
+    assert said.ok("ls", "lock", "-q").out.split() == best
+
+
+def test_ls_applies_its_other_filters(said: World) -> None:
+    with said.open() as store:
+        store.get_session("pool").tag("urgent")
+        store.get_session("docs").archive()
+    assert said.ok("ls", "lock", "--fields", "name").out == "pool\n"
+    assert sorted(said.ok("ls", "lock", "--archived", "--fields", "name").out.split()) == ["docs", "pool"]
+    assert said.ok("ls", "lock", "--tag", "urgent", "--fields", "name").out == "pool\n"
+    assert said.ok("ls", "pool", "-a", "--agent", "coder", "--kind", "main", "--fields", "name").out.split() != []
+    assert said.ok("ls", "pool", "--status", "error").out == ""
+    ran = said.ok("ls", "pool", "-a", "--limit", "1")
+    assert "--limit for more" in ran.err
+    assert said.run("ls", "pool", "--trash").code == 2
+
+
+def test_ls_says_that_nothing_matches(said: World) -> None:
+    ran = said.ok("ls", "swimming", "--tag", "x")
+    assert ran.err == (
+        f"No session in {said.project} matches 'swimming', --tag. Look everywhere: takeback ls -a swimming\n"
+    )
+    assert said.ok("ls", "-a", "nosuch").err == "No session matches 'nosuch'. Look everywhere: takeback ls -a\n"
+
+
+def test_searching_holds_up_nobody(said: World) -> None:
+    """A search reads the store and writes only the index, so somebody who runs the session goes on."""
+    with takeback.open(said.url) as store, store.session("running", workspace=said.project) as s:
+        s.user("The ocelot sleeps")
+        assert said.process("search", "ocelot", "-q", cwd=said.project).returncode == 0
+        s.user("still here")
