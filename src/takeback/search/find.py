@@ -20,7 +20,6 @@ from typing import NamedTuple, TypeAlias
 
 from ..errors import Invalid
 from ..storage.base import Tx, scalar, scalars
-from ..tables.table import several, slots
 from . import places, terms, texts
 from .index import All, But, Match, SearchIndex, Some, TermRun, Wanted, Within
 from .query import Query, QueryPiece
@@ -272,15 +271,7 @@ class _Look:
 
     def sessions(self, matches: Sequence[Match]) -> dict[int, int]:
         """Return the session that each match is shown in: the first of those that read it and that are asked for."""
-        rows = dict[int, list[list[int]]]()
-        where, values = places.readers(self._within)
-        reach = "p.whole" if self._filter.everywhere else "p.upto"
-        for some in several(sorted({match.key >> 32 for match in matches}), 500):
-            sql = f"SELECT p.bid, p.sid, {reach} FROM search_place p {where} AND p.bid IN ({slots(len(some))})"
-            for bid, *reader in self._side.all(sql, (*values, *some)):
-                rows.setdefault(bid, []).append(reader)
-        for readers in rows.values():
-            readers.sort()
+        rows = places.readers(self._side, self._within, {match.key >> 32 for match in matches})
         found = dict[int, int]()
         for match in matches:
             seq = match.key & 0xFFFFFFFF

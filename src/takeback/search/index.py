@@ -13,7 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol, TypeAlias, Union
 
-from ..storage.base import Tx
+from ..storage.base import Tx, Value
+
+MANY = 500  # values of one IN, at most
+
+
+def padded(values: Sequence[Value], most: int = MANY) -> list[Value]:
+    """Return values for ``IN``, the last one repeated: so there are few different statements."""
+    count = 1
+    while count < len(values):
+        count *= 2
+    return [*values, *[values[-1]] * (min(count, most) - len(values))]
 
 
 class TermRun(NamedTuple):

@@ -17,9 +17,8 @@ from ..storage.base import Tx, Value
 from ..tables.table import several, slots
 from . import blocks
 from .blocks import Block
-from .index import All, But, Some, TermRun, Wanted, Within
+from .index import MANY, All, But, Some, TermRun, Wanted, Within, padded
 
-MANY = 500  # values of one IN, at most
 _SMALL = 1024  # bytes of places up to which a block comes with the statement that tells where it is
 _FIT = 1000  # places of a beginning that are looked up before it counts as one that is everywhere
 _FIRST, _MOST = 256 << 10, 4 << 20  # bytes of the first segments that are read together, and of any
@@ -40,14 +39,6 @@ class BlockKey(NamedTuple):
 
     term: str
     open: bool
-
-
-def padded(values: Sequence[Value], most: int = MANY) -> list[Value]:
-    """Return values for ``IN``, the last one repeated: so there are few different statements."""
-    count = 1
-    while count < len(values):
-        count *= 2
-    return [*values, *[values[-1]] * (min(count, most) - len(values))]
 
 
 def behind(beginning: str) -> str:

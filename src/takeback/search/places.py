@@ -12,24 +12,45 @@ session in place of a branch. ``owner`` is the session to which the branch belon
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from ..storage.base import Tx
 from ..tables.search import TABLES as TABLES  # SQLite's file is made from this, and PostgreSQL's tables are too
-from .index import Within
+from ..tables.table import several, slots
+from .index import MANY, Within, padded
 
 BLOCK = 4096  # documents whose times are bounded together
 
 
-def readers(within: Within) -> tuple[str, list[int | str]]:
-    """Return the condition for rows ``p`` of ``search_place``, of the sessions that are asked for, with its values."""
-    join, parts, values = "", ["p.scope = ?"], list[int | str]([within.scope])
-    if within.session is not None:
-        parts.append("p.sid = ?")
-        values.append(within.session)
-    for column in ("agent", "workspace"):
-        if (value := getattr(within, column)) is not None:
-            join = "JOIN search_session s ON s.scope = p.scope AND s.sid = p.sid "
-            parts.append(f"s.{column} = ?")
-            values.append(value)
-    return f"{join}WHERE {' AND '.join(parts)}", values
+def readers(tx: Tx, within: Within, branches: Iterable[int]) -> dict[int, list[tuple[int, int]]]:
+    """Return which of the sessions that are asked for read each branch, in their order, and how far.
+
+    Sessions are filtered by a statement of their own: joined, a server may begin with all sessions of a workspace.
+    """
+    found = dict[int, list[tuple[int, int]]]()
+    reach = "whole" if within.everywhere else "upto"
+    session, values = ("", []) if within.session is None else (" AND sid = ?", [within.session])
+    for some in several(sorted(branches), MANY):
+        asked = padded(some)
+        sql = f"SELECT bid, sid, {reach} FROM search_place WHERE scope = ? AND bid IN ({slots(len(asked))}){session}"
+        for bid, *reader in tx.all(sql, (within.scope, *asked, *values)):
+            found.setdefault(bid, []).append((reader[0], reader[1]))
+    if within.agent is not None or within.workspace is not None:
+        wanted = _wanted(tx, within, {sid for each in found.values() for sid, _ in each})
+        found = {bid: [each for each in readers if each[0] in wanted] for bid, readers in found.items()}
+    return {bid: sorted(each) for bid, each in found.items()}
+
+
+def _wanted(tx: Tx, within: Within, sids: Iterable[int]) -> set[int]:
+    """Return which sessions have the agent and the workspace that are asked for."""
+    found = set[int]()
+    for some in several(sorted(sids), MANY):
+        asked = padded(some)
+        sql = f"SELECT sid, agent, workspace FROM search_session WHERE scope = ? AND sid IN ({slots(len(asked))})"
+        for sid, agent, workspace in tx.all(sql, (within.scope, *asked)):
+            if within.agent in (None, agent) and within.workspace in (None, workspace):
+                found.add(sid)
+    return found
 
 
 def seen(within: Within) -> tuple[str, list[int | str]]:
@@ -37,12 +58,21 @@ def seen(within: Within) -> tuple[str, list[int | str]]:
 
     Only for an engine without row security: a comparison with what is computed leads to no index there.
     """
+    condition, values = "d.scope = ?", list[int | str]([within.scope])
     if within.unseen:
-        return "d.scope = ?", [within.scope]
-    where, values = readers(within)
+        return condition, values
     reach = "p.whole" if within.everywhere else "p.upto"
-    place = f"SELECT 1 FROM search_place p {where} AND p.bid = d.key >> 32 AND {reach} >= (d.key & 4294967295)"
-    condition, values = f"d.scope = ? AND EXISTS ({place})", [within.scope, *values]
+    place = f"p.scope = d.scope AND p.bid = d.key >> 32 AND {reach} >= (d.key & 4294967295)"
+    join = ""
+    if within.session is not None:
+        place += " AND p.sid = ?"
+        values.append(within.session)
+    for column in ("agent", "workspace"):
+        if (value := getattr(within, column)) is not None:
+            join = " CROSS JOIN search_session s ON s.scope = p.scope AND s.sid = p.sid"
+            place += f" AND s.{column} = ?"
+            values.append(value)
+    condition += f" AND EXISTS (SELECT 1 FROM search_place p{join} WHERE {place})"
     for column, sign in (("since_s", ">="), ("until_s", "<=")):
         if (moment := getattr(within, column)) is not None:
             condition += f" AND d.at_s {sign} ?"

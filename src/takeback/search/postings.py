@@ -26,8 +26,8 @@ from ..tables import search as tables
 from ..tables.table import several, slots
 from . import blocks, places, terms
 from .blocks import Block
-from .index import IndexedText, Match, TermRun, Wanted, Within
-from .lookup import MANY, BlockHere, Lookup, padded
+from .index import MANY, IndexedText, Match, TermRun, Wanted, Within, padded
+from .lookup import BlockHere, Lookup
 
 FAN = 8  # segments of a level that become one
 LEVELS = 4  # a segment of this level does not grow any more
@@ -258,16 +258,8 @@ def _seen(tx: Tx, within: Within, waiting: Mapping[int, BlockHere]) -> list[Matc
 
 def _ends(tx: Tx, within: Within, branches: Iterable[int]) -> dict[int, int]:
     """Return how far branches may be seen."""
-    where, values = places.readers(within)
-    reach = "p.whole" if within.everywhere else "p.upto"
-    found = dict[int, int]()
-    for some in several(sorted(branches), MANY):
-        asked = padded(some)
-        sql = (
-            f"SELECT p.bid, max({reach}) FROM search_place p {where} AND p.bid IN ({slots(len(asked))}) GROUP BY p.bid"
-        )
-        found |= dict(tx.all(sql, (*values, *asked)))
-    return found
+    found = places.readers(tx, within, branches)
+    return {bid: max(upto for _, upto in readers) for bid, readers in found.items() if readers}
 
 
 def _join_blocks(tx: Tx, scope: str, run: Sequence[IndexSegment]) -> None:
