@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import _postgres
 import takeback
 from takeback.search import blocks, fts, lookup, terms
-from takeback.search.index import All, But, IndexedText, Match, SearchIndex, Some, TermRun, Wanted, Within
+from takeback.search.index import All, But, IndexedText, Match, SearchIndex, Some, TermRun, Wanted, Within, tally
 from takeback.search.postings import Postings
 from takeback.storage.base import Derived, Tx, scalars
 from takeback.storage.connection import SqliteTx, connect
@@ -168,7 +168,7 @@ class Model:
             if within.low <= number <= within.high and not late and matches(wanted, document.terms):
                 times = [count(words, document.terms) for words in counted]
                 covered = sum(each > 0 for each in times)
-                found.append(Match(number, document.key, document.at_s, 0, sum(times), covered))
+                found.append(Match(number, document.key, document.at_s, 0, tally(sum(times), covered)))
         return found[:limit]
 
     def words(self) -> set[str]:

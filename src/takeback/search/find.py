@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeAlias
 from ..errors import Invalid
 from ..storage.base import Tx, scalar, scalars
 from . import places, terms, texts
-from .index import All, But, Match, SearchIndex, Some, TermRun, Wanted, Within
+from .index import TIMES, All, But, Match, SearchIndex, Some, TermRun, Wanted, Within
 from .query import Query, QueryPiece
 
 WINDOW = 2000  # matches that are ranked together
@@ -31,6 +31,7 @@ _COUNTED = 16  # words that are counted in each match
 _OF_SESSION = 50  # matches of a session that are looked at together
 _OWNERS = 20  # sessions that a filter names one by one
 _HALF = 30 * 86_400.0  # seconds after which a match counts half as recent
+_COVERED = 10.0  # what each word of a query counts, where not all of them need be there
 _ENOUGH = 3.0  # a word that is there so often counts half of what it can
 SCALE = 1_000_000
 EXACT, WITHIN_WORDS, SOME = range(3)  # the stages
@@ -247,24 +248,27 @@ class _Look:
 
     def _by_rank(self, stage: int, matches: Sequence[Match]) -> list[_Scored]:
         """Sort matches by their score, the newest first among equals; a search calls nothing as often."""
-        weights, now_s, most, found = _KIND_WEIGHTS, self.now_s, 10.0 if stage == SOME else 0.0, list[_Scored]()
+        weights, now_s, most, found = _KIND_WEIGHTS, self.now_s, _COVERED if stage == SOME else 0.0, list[_Scored]()
         for match in matches:
-            number, _, at_s, kind, times, covered = match
-            age = now_s - at_s
-            score = most * covered + 2 * times / (times + _ENOUGH) + weights[kind]
-            score += 1 / (1 + age / _HALF) if age > 0 else 1.0
-            found.append((-round(score * SCALE), -number, match))
+            number, _, at_s, kind, counted = match
+            times = counted & TIMES
+            score = (
+                2 * times / (times + _ENOUGH) + weights[kind] + (_HALF / (_HALF + now_s - at_s) if at_s < now_s else 1)
+            )
+            if most:
+                score += most * (counted >> 32)
+            found.append((-int(score * SCALE), -number, match))
         found.sort()
         return found
 
     def why(self, each: Ranked) -> dict[str, float]:
         """Return what the score of a match is made of."""
-        match = each.match
+        match, times = each.match, each.match.counted & TIMES
         return {
-            "words": 10.0 * match.covered if each.stage == SOME else 0.0,
-            "times": 2 * match.times / (match.times + _ENOUGH),
+            "words": _COVERED * (match.counted >> 32) if each.stage == SOME else 0.0,
+            "times": 2 * times / (times + _ENOUGH),
             "kind": _KIND_WEIGHTS[match.kind],
-            "recent": 1 / (1 + max(0, self.now_s - match.at_s) / _HALF),
+            "recent": _HALF / (_HALF + max(0, self.now_s - match.at_s)),
         }
 
     # ------------------------------------------------------------------ sessions

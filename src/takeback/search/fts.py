@@ -19,7 +19,7 @@ from ..storage.base import Tx, scalars
 from ..tables import search as tables
 from ..tables.table import several, slots
 from . import places, terms
-from .index import All, But, IndexedText, Match, Some, TermRun, Wanted, Within
+from .index import All, But, IndexedText, Match, Some, TermRun, Wanted, Within, tally
 
 _TABLES = "\n".join(
     f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY ({key})) WITHOUT ROWID;"
@@ -43,7 +43,6 @@ FIND = """SELECT d.number, d.key, d.at_s, d.kind, {counts} FROM found CROSS JOIN
 WHERE found MATCH ? AND found.rowid BETWEEN ? AND ? AND {seen} ORDER BY found.rowid DESC LIMIT ?"""
 CONTAINING = "SELECT term FROM part WHERE part MATCH ? AND length(term) > ? ORDER BY term LIMIT ?"
 _SHORTEST = 4  # a word of three letters has no part of three letters but itself
-_TIMES = (1 << 32) - 1
 
 
 def counts(api: Any, marks: bytes) -> int:
@@ -52,7 +51,7 @@ def counts(api: Any, marks: bytes) -> int:
     for phrase in marks:
         if here := len(api.phrase_column_offsets(phrase, 0)):
             found, covered = found + here, covered + 1
-    return covered << 32 | found
+    return tally(found, covered)
 
 
 FUNCTIONS = {"counts": counts}
@@ -113,9 +112,7 @@ class Fts:
         given = (marks,) if marks else ()
         rows = tx.all(sql, (*given, text, within.low, within.high, *values, limit))
         make = tuple.__new__  # without the checks of a named tuple: nothing here is called as often
-        return [
-            make(Match, (number, key, at_s, kind, both & _TIMES, both >> 32)) for number, key, at_s, kind, both in rows
-        ]
+        return [make(Match, row) for row in rows]
 
     def containing(self, tx: Tx, scope: str, part: str, most: int) -> list[str]:
         """Return up to ``most`` words with a part of at least three characters inside, in order; not that word itself.

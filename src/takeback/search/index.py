@@ -82,14 +82,21 @@ class Within(NamedTuple):
 
 
 class Match(NamedTuple):
-    """A document that was found: in how many places any of ``counted`` occurs, and how many of these do."""
+    """A document that was found, with ``counted`` as ``tally`` writes it: one number, since thousands are ranked."""
 
     number: int
     key: int
     at_s: int
     kind: int
-    times: int
-    covered: int
+    counted: int
+
+
+TIMES = (1 << 32) - 1  # the part of ``counted`` that says in how many places the words occur
+
+
+def tally(times: int, covered: int) -> int:
+    """Write in how many places of a document the counted words occur, and how many of the words do."""
+    return covered << 32 | times
 
 
 class SearchIndex(Protocol):
@@ -110,8 +117,8 @@ class SearchIndex(Protocol):
     def find(self, tx: Tx, wanted: Wanted, within: Within, limit: int, counted: Sequence[TermRun] = ()) -> list[Match]:
         """Return the matches with the highest numbers, in descending order.
 
-        ``counted`` are parts of ``wanted``: ``times`` is in how many places of a document any of them matches, each
-        counted by itself, and ``covered`` is how many of them match at all.
+        ``counted`` are parts of ``wanted``: a match says in how many places of its document any of them matches, each
+        counted by itself, and how many of them match at all.
         """
 
     def containing(self, tx: Tx, scope: str, part: str, most: int) -> list[str]:

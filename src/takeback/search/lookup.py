@@ -17,7 +17,7 @@ from ..storage.base import Tx, Value
 from ..tables.table import several, slots
 from . import blocks
 from .blocks import Block
-from .index import MANY, All, But, Some, TermRun, Wanted, Within, padded
+from .index import MANY, All, But, Some, TermRun, Wanted, Within, padded, tally
 
 _SMALL = 1024  # bytes of places up to which a block comes with the statement that tells where it is
 _FIT = 1000  # places of a beginning that are looked up before it counts as one that is everywhere
@@ -79,10 +79,10 @@ class BlockHere:
                 self._only = docs if self._only is None else self._only & docs
         return sorted((doc for doc in self._docs(wanted) if low <= doc <= high), reverse=True)
 
-    def count(self, doc: int) -> tuple[int, int]:
+    def count(self, doc: int) -> int:
         """Return in how many places of a document the counted words match, and how many of them do."""
         found = [here for words in self._counted if (here := self._hits_of(words).get(doc))]
-        return sum(found), len(found)
+        return tally(sum(found), len(found))
 
     def _docs(self, wanted: Wanted) -> Set[int]:
         if isinstance(wanted, TermRun):

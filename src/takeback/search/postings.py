@@ -253,7 +253,7 @@ def _seen(tx: Tx, within: Within, waiting: Mapping[int, BlockHere]) -> list[Matc
         for number, key, at_s, kind in rows
         if within.unseen or ends.get(key >> 32, -1) >= key & 0xFFFFFFFF
     }
-    return [Match(doc, *found[doc], *here.count(doc)) for doc, here in waiting.items() if doc in found]
+    return [Match(doc, *found[doc], here.count(doc)) for doc, here in waiting.items() if doc in found]
 
 
 def _ends(tx: Tx, within: Within, branches: Iterable[int]) -> dict[int, int]:
