@@ -28,7 +28,9 @@ from . import places, seen, state, terms, texts
 from .index import IndexedText, SearchIndex, TermRun, Within
 
 ERASING = frozenset({"purge", "redact"})  # the changes behind which something is gone
-CHANGES, ENTRIES, BYTES = 1000, 2000, 8 << 20  # of one batch
+# Of one batch. On a server that many documents are a segment that is never joined again, so a large backlog is written
+# once; a batch of 2,000 left twice as many dead rows as it kept.
+CHANGES, ENTRIES, BYTES = 8192, 8192, 8 << 20
 _MANY = 5000  # documents of one read
 _BACK = 64  # entries before a result among which the call is that it answers
 
