@@ -198,7 +198,7 @@ class Takeback(Arm):
     def finish(self) -> list[Cost]:
         """Search, which indexes everything, then open anew, so that all of it lies in the file."""
         self.reopen()
-        with _cost("Takeback: words, parts of words, what may be seen") as costs:
+        with timed("Takeback: words, parts of words, what may be seen") as costs:
             self._store.search(texts.RARE)
         self.reopen()
         return costs
@@ -271,7 +271,7 @@ class Limit(Arm):
         execute("COMMIT; CREATE INDEX session_agent ON session (agent)")
         for table, (content, tokenizer) in _LAYOUTS.items():
             options = f"text, content='{content}', content_rowid='id', tokenize='{tokenizer}'"
-            with _cost(f"limit: {table} ({tokenizer})") as costs:
+            with timed(f"limit: {table} ({tokenizer})") as costs:
                 execute(f"CREATE VIRTUAL TABLE {table} USING fts5({options})")
                 execute(f"INSERT INTO {table} ({table}) VALUES ('rebuild')")
             found += costs if table != SIGNS else []  # of few texts
@@ -384,7 +384,8 @@ def _pages(path: Path) -> dict[str, int]:
 
 
 @contextmanager
-def _cost(name: str) -> Iterator[list[Cost]]:
+def timed(name: str) -> Iterator[list[Cost]]:
+    """Add to a list what a block cost."""
     costs, cpu, wall = list[Cost](), process_time(), perf_counter()
     yield costs
     costs.append(Cost(name, process_time() - cpu, perf_counter() - wall))
@@ -418,7 +419,11 @@ def run(settings: Settings) -> Section:
     finally:
         for arm in built.arms:
             arm.close()
-    return _section(found, built, *sizes)
+    from . import p6_postgres  # it asks the same questions
+
+    section = _section(found, built, *sizes)
+    section.tables += p6_postgres.measure(settings)
+    return section
 
 
 def _build(arms: list[Arm], world: World, seed: int) -> Built:
