@@ -257,7 +257,7 @@ class _Look:
             )
             if most:
                 score += most * (counted >> 32)
-            found.append((-int(score * SCALE), -number, match))
+            found.append((-round(score * SCALE), -number, match))
         found.sort()
         return found
 
