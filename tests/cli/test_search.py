@@ -71,6 +71,20 @@ def test_every_ref_of_a_hit_opens_there(said: World) -> None:
     assert said.ok("show", entry, "--tools", "none").lines[-1].startswith("  It forgets to release its lock.")
 
 
+def test_what_a_hit_found_is_shown_in_full(said: World) -> None:
+    with said.open() as store, store.session(store.get_session("pool")) as s:
+        s.note("the heron waits")
+        s.set_plan("feed the heron")
+        s.set_tasks(["find a heron"])
+        with s.tool("bash", {"command": "cat birds"}) as run:
+            run.result("\n".join([*(f"bird {number}" for number in range(200)), "a heron"]))
+    refs = said.ok("search", "heron", "--fields", "ref", "--in", "note,plan,task,result").out.split()
+    assert len(refs) == 4
+    for ref in refs:
+        shown = said.ok("show", ref).out.splitlines()
+        assert any("heron" in each for each in shown[-2:]), "it comes last"
+
+
 def test_this_workspace_is_searched_unless_all_are(said: World) -> None:
     assert "other user" not in _refs(said, "pool")
     assert "other user" in _refs(said, "-a", "pool")
@@ -196,22 +210,47 @@ def test_documents_lines_and_fields(said: World) -> None:
     assert said.ok("search", "pool", "--fields", "kind", "--in", "note").out == "note\n"
 
 
-def test_nothing_found_is_exit_3_and_says_what_to_type(said: World) -> None:
+def test_nothing_found_is_exit_3_and_names_the_command_that_finds_it(said: World) -> None:
     ran = said.run("search", "swimming")
     assert (ran.code, ran.out) == (3, "")
-    assert ran.err == f"Nothing found in {said.project}. Search everything: takeback search -a swimming\n"
+    assert ran.err == f"Nothing found in {said.project}. Other workspaces have it: takeback search -a swimming\n"
     ran = said.run("search", "lock", "--in", "plan", "--agent", "coder")
     assert ran.err == (
-        f"Nothing found in {said.project} with --in, --agent. Search everything: takeback search -a lock\n"
+        f"Nothing found in {said.project} with --in plan --agent coder."
+        " Without these filters there is something: takeback search -a lock\n"
     )
+    for command in ("search -a swimming", "search -a lock"):
+        assert said.ok(*command.split(), "-q").out
     ran = said.run("search", "-a", "it's nosuch-thing*")
-    assert ran.err.endswith(
-        """Search branches that were left, too: takeback search -a --branches 'it'"'"'s nosuch-thing*'\n"""
-    )
-    assert "Try fewer words" in said.run("search", "-a", "--branches", "nosuch").err
+    assert ran.err.endswith("No session has it, the trash apart. Try fewer words, or the beginning of one: "
+                            "takeback search -a 'conn*'\n")  # fmt: skip
     empty = said.run("search", "nosuch", "--json")
     assert (empty.code, json.loads(empty.out)["hits"]) == (3, [])
     assert said.run("search", "nosuch", "-q").err == ""
+
+
+def test_what_only_a_branch_that_was_left_has_is_said(said: World) -> None:
+    said.ok("say", "-s", "docs", "A wombat digs")
+    said.ok("rewind", "docs:1", "-y")
+    ran = said.run("search", "wombat")
+    assert ran.err.endswith("A branch that was left has it: takeback search -a --branches wombat\n")
+    assert said.ok("search", "-a", "--branches", "wombat", "-q").out
+
+
+def test_without_words_a_filter_lists_all_there_is(said: World) -> None:
+    found = said.ok("search", "--path", "src/pool.py", "--fields", "ref").out
+    assert found == said.ok("search", "--path", f"{said.project}/src/pool.py", "--fields", "ref").out
+    assert found == said.ok("search", '"src/pool.py"', "--path", "src/pool.py", "--fields", "ref").out != ""
+    assert said.ok("search", "--in", "note", "--fields", "kind").out == "note\n"
+    assert said.ok("search", "--tool", "BASH,other", "--fields", "tool").out.split() == ["bash", "bash"]
+
+
+def test_a_command_line_that_was_pasted_is_searched_for(said: World) -> None:
+    said.ok("say", "-s", "docs", "git push --force-with-lease, then rm -rf build")
+    assert said.ok("search", "git push --force-with-lease", "-q").out
+    ran = said.run("search", "rm -rf build")
+    assert (ran.code, "these words were left out: -rf" in ran.err, "quote it" in ran.err) == (3, True, True)
+    assert said.ok("search", '"rm -rf" build', "-q").out
 
 
 def test_no_store_and_no_words(world: World) -> None:
@@ -227,13 +266,14 @@ def test_no_store_and_no_words(world: World) -> None:
 def test_a_word_to_leave_out_that_looks_like_a_flag_is_explained(said: World) -> None:
     ran = said.run("search", "pool", "-lock")
     assert ran.code == 2
-    assert "write it after two dashes: takeback search pool -- -lock" in ran.err
-    assert "two dashes" not in said.run("search", "pool", "--lock").err
+    assert "quote the query: takeback search 'pool -lock'" in ran.err
+    assert "quote the query" not in said.run("search", "pool", "--lock").err
+    assert "For fewer hits: --limit 5" in said.run("search", "-n", "2", "pool").err
 
 
 def test_notes_go_to_stderr_and_into_the_document(said: World) -> None:
     ran = said.ok("search", "leaks", "swimming", "-a")
-    assert "Note: nothing has all of these words; these have some of them.\n" in ran.err
+    assert "Note: no entry has all of these words; these have some of them.\n" in ran.err
     assert said.ok("search", "leaks", "swimming", "-a", "--json").document["notes"] != []
     assert "there is nothing to look for" in said.run("search", "--", "-pool").err
     assert said.run("search", "...").code == 3
@@ -307,7 +347,7 @@ def test_the_index_is_made_anew(said: World) -> None:
     said.ok("search", "pool")
     before = os.stat(f"{said.url}-search").st_ino
     ran = said.ok("search", "--rebuild")
-    assert (ran.out, ran.err) == ("", "The search index was made anew.\n")
+    assert (ran.out, ran.err) == ("", "Search index rebuilt.\n")
     assert os.stat(f"{said.url}-search").st_ino != before or sys.platform != "linux"
     assert said.ok("search", "--rebuild", "swimming", "-a", "-q").out
     assert said.ok("search", "--rebuild", "--json").document["hits"] == []
@@ -346,7 +386,7 @@ def test_ls_lists_the_sessions_that_match_best_first(said: World) -> None:
     assert sorted(ran.out.split()) == ["docs", "pool"]
     ran = said.ok("ls", "-a", "swimming", "pool")
     assert ran.lines[1].split()[-1] == "office"
-    assert ran.err == "1 of 3 (all workspaces, matching 'swimming pool')\n"
+    assert ran.err == "1 session with 'swimming pool' (all workspaces)\n"
     best = said.ok("search", "lock", "--sessions", "--fields", "session_id").out.split()
     assert said.ok("ls", "lock", "-q").out.split() == best
 
@@ -367,10 +407,13 @@ def test_ls_applies_its_other_filters(said: World) -> None:
 
 def test_ls_says_that_nothing_matches(said: World) -> None:
     ran = said.ok("ls", "swimming", "--tag", "x")
-    assert ran.err == (
-        f"No session in {said.project} matches 'swimming', --tag. Look everywhere: takeback ls -a swimming\n"
-    )
-    assert said.ok("ls", "-a", "nosuch").err == "No session matches 'nosuch'. Look everywhere: takeback ls -a\n"
+    assert ran.err == (f"No session in {said.project} matches 'swimming', --tag. Others do: takeback ls -a swimming\n")
+    assert "Other workspaces have one: takeback ls -a swimming" in said.ok("ls", "swimming").err
+    assert said.ok("ls", "-a", "nosuch").err.startswith("No session matches 'nosuch'. Nor does any other")
+    with said.open() as store:
+        store.get_session("docs").note("A quokka smiles")
+        store.get_session("docs").archive()
+    assert "An archived one does: takeback ls -a --archived quokka" in said.ok("ls", "quokka").err
 
 
 def test_searching_holds_up_nobody(said: World) -> None:

@@ -167,8 +167,8 @@ class Model:
             late = within.until_s is not None and document.at_s > within.until_s
             if within.low <= number <= within.high and not late and matches(wanted, document.terms):
                 times = [count(words, document.terms) for words in counted]
-                covered = sum(each > 0 for each in times)
-                found.append(Match(number, document.key, document.at_s, 0, tally(sum(times), covered)))
+                which = sum(1 << at for at, each in enumerate(times) if each)
+                found.append(Match(number, document.key, document.at_s, 0, tally(sum(times), which)))
         return found[:limit]
 
     def words(self) -> set[str]:

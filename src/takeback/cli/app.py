@@ -24,7 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "status": ("status", "Show store, workspace, session, changes since the last checkpoint, open calls."),
     "ls": ("listing", "List the sessions of this workspace, or all sessions."),
     "show": ("reading", "Print a session."),
-    "search": ("searching", "Search what was said and done in all sessions."),
+    "search": ("searching", "Search what was said and done."),
     "tail": ("tailing", "Print the last messages; -f follows the session live."),
     "log": ("history", "Show branches and checkpoints as a graph."),
     "checkpoints": ("history", "List checkpoints."),
@@ -148,10 +148,13 @@ class App(_Helpful, click.Group):
             formatter.write_dl([(verb, about) for verb, (_, about) in VERBS.items()])
 
 
+_MEANT = {"find": "search", "grep": "search"}
+
+
 def _nearest(verb: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(verb, VERBS, n=2, cutoff=0.6)
+    near = [_MEANT[verb]] if verb in _MEANT else get_close_matches(verb, VERBS, n=2, cutoff=0.6)
     return f"; did you mean {' or '.join(near)}?" if near else "; takeback --help lists them"
 
 

@@ -22,7 +22,6 @@ from ..client import address, open_to_read, overview, store
 from ..client import open as opening
 from ..errors import Ambiguous, Error, NotFound, Unsupported
 from ..files import workspaces
-from ..model import session as values
 from ..model import words
 from ..shell.failures import NOT_FOUND, USAGE, Stop
 from . import progress
@@ -34,7 +33,6 @@ from .settings import Settings
 
 if TYPE_CHECKING:
     from ..client.overview import Overview
-    from ..client.points import Point
     from ..client.reading import Reading
     from ..client.refs import Resolved
     from ..client.session import Session
@@ -286,17 +284,6 @@ def above(directory: str) -> Iterator[str]:
         if parent == directory:
             return
         directory = parent
-
-
-def point_of(found: Resolved[S]) -> Point | None:
-    """Return the point that a ref names, on any branch; None if it names only a session."""
-    if found.checkpoint is not None:
-        return found.checkpoint
-    if found.branch is None:
-        return found.seq
-    if found.seq is not None:
-        return values.Head(found.branch, found.seq, False)
-    return next(each for each in found.session.branches() if each.name == found.branch)
 
 
 def _as_typed(ref: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from os import PathLike
@@ -57,16 +58,20 @@ def search(
     arguments.flag(explain, what="explain")
     if group not in ("message", "session"):
         raise Invalid(f"group must be 'message' or 'session', not {group!r:.40}")
+    place = None if workspace is None else arguments.workspace(workspace)
+    named = None if path is None else _inside(str(path), place)
     asked = query.parse(arguments.text(words, what="query"))
+    if not words.strip() and named is not None:
+        asked = query.parse('"{}"'.format(named.replace('"', " ")))  # everything about this path
     wanted = find.SearchFilter(
         scope=store.scope,
         roles=_names(roles, what="role"),
         kinds=_kinds(kinds),
         tools=_names(tool, what="tool"),
-        path=_path(path),
+        path=_path(named),
         session=_session(store, session),
         agent=arguments.optional_name(agent, what="agent"),
-        workspace=None if workspace is None else arguments.workspace(workspace),
+        workspace=place,
         since_s=None if since is None else arguments.time_ms(since) // 1000,
         until_s=None if until is None else arguments.time_ms(until) // 1000,
         everywhere=branches,
@@ -98,13 +103,20 @@ def _kinds(given: str | Iterable[str] | None) -> tuple[str, ...]:
     return found
 
 
-def _path(given: str | PathLike[str] | None) -> TermRun | None:
-    if given is None:
+def _inside(path: str, workspace: str | None) -> str:
+    """Return a path as sessions of the workspace mostly name it; what names it in full has that in it too."""
+    if workspace is None or not os.path.isabs(path):
+        return path
+    inner = os.path.relpath(os.path.realpath(path), workspace)
+    return path if inner.startswith("..") or inner == "." else inner
+
+
+def _path(path: str | None) -> TermRun | None:
+    if path is None:
         return None
-    text = str(given)
-    found = query.path(arguments.name(text, what="path", most=8000))
+    found = query.path(arguments.name(path, what="path", most=8000))
     if found is None:
-        raise Invalid(f"the path {text!r:.80} has no letters or digits; name a file or a part of its path")
+        raise Invalid(f"the path {path!r:.80} has no letters or digits; name a file or a part of its path")
     return found
 
 

@@ -229,9 +229,10 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
 
         A query is words, all of which must be there, whole or as parts of longer words; ``"a phrase"``, ``begin*``,
         ``-without``, ``one OR other``. Case and accents do not matter, and every script can be searched. Whole words
-        come first. What has none of this with all of the words, but some of them, is found if there is nothing else.
+        come first. If no entry has all the words, entries with some of them are returned.
 
-        ``roles`` and ``kinds`` add to each other; ``path`` asks for entries that name a file. By default only what is
+        ``roles`` and ``kinds`` add to each other; ``path`` asks for entries that name a file. Without words, ``path``,
+        ``tool``, ``roles`` and ``kinds`` find all there is, newest first. By default only what is
         on the current path of a session that is not in the trash is found; ``branches`` adds branches that were left.
         With ``group="session"`` each session is one hit, its best. Pass the page's cursor to get the next page. What
         is new since the last search is indexed first; ``progress`` is called with how many changes were read, and of

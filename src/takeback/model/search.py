@@ -24,8 +24,8 @@ class Hit(Portable, msgspec.Struct, frozen=True):
 
     ``ref`` is what to type to see it there: ``takeback show REF``. In ``snippet`` the matches stand between « and ».
     ``kind`` says what was found: a ``message``, the input (``call``) or the output (``result``) of a tool, a ``plan``,
-    ``task``, ``note``, ``title``... ``whole`` is False if a word was found only as a part of longer words. ``why`` says
-    what the score is made of, if that was asked for.
+    ``task``, ``note``, ``title``... ``tool`` names the tool of a call or a result. ``whole`` is False if a word was
+    found only as a part of longer words. ``why`` says what the score is made of, if that was asked for.
     """
 
     ref: str
@@ -41,6 +41,10 @@ class Hit(Portable, msgspec.Struct, frozen=True):
     at_ms: int
     whole: bool = True
     why: Why | None = None
+    tool: str | None = None
+    name: str | None = None
+    agent_id: str = ""
+    workspace: str | None = None
 
     @property
     def created_at(self) -> datetime:

@@ -10,7 +10,7 @@ Nothing here raises for a damaged record: what cannot be read is left out, and `
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .. import codec
@@ -209,7 +209,7 @@ class _Batch:
         if found is not None and found.texts:
             fields = [*own, *(terms.field("kind", kind) for kind in found.kinds)]
             fields += [terms.field("role", found.role)] if found.role else []
-            fields += [terms.field("tool", tool) for tool in found.tools]
+            fields += [terms.field("tool", tool.casefold()) for tool in found.tools]
             self._put(row.scope, row.key, row.at_ms, texts.NUMBERS[found.kind], fields, found.texts)
 
     def _put(self, scope: str, key: int, at_ms: int, kind: int, fields: list[str], said: Sequence[str]) -> int:
@@ -236,15 +236,10 @@ class _Batch:
         self._documents, self._size = [], 0
 
     def _tool_of(self, row: EntryRow, call: str) -> str | None:
-        """Return the tool of a call that an entry answers; the call is not far before it on the same branch."""
+        """Return the tool of a call that an entry answers."""
         if (row.branch, call) not in self._tools and row.branch not in self._looked:
             self._looked.add(row.branch)
-            args = (row.scope, max(row.key - _BACK, log.key_of(row.branch, 0)), row.key - 1, _BACK)
-            for stored in self._main.all(_RANGE, args):
-                before = ENTRY.unchecked(stored)
-                if ENTRY.is_sound(stored) and before.spill is None and before.chain.calls:
-                    found = texts.calls_in(before).items()
-                    self._tools = {(row.branch, name): tool for name, tool in found} | self._tools
+            self._tools = {(row.branch, name): tool for name, tool in _tools_before(self._main, row)} | self._tools
         return self._tools.get((row.branch, call))
 
     # ------------------------------------------------------------------ sessions
@@ -335,6 +330,20 @@ class _Batch:
                 found |= {numbers[key] for key in some if key not in alive}
             within = within._replace(high=matches[-1].number - 1)
         return found
+
+
+def tool_before(main: Tx, row: EntryRow, call: str) -> str | None:
+    """Return the tool of a call that an entry answers, if that is not far before it."""
+    return dict(_tools_before(main, row)).get(call)
+
+
+def _tools_before(main: Tx, row: EntryRow) -> Iterator[tuple[str, str]]:
+    """Yield the calls that lie right before an entry on its branch, with their tools."""
+    args = (row.scope, max(row.key - _BACK, log.key_of(row.branch, 0)), row.key - 1, _BACK)
+    for stored in main.all(_RANGE, args):
+        before = ENTRY.unchecked(stored)
+        if ENTRY.is_sound(stored) and before.spill is None and before.chain.calls:
+            yield from texts.calls_in(before).items()
 
 
 def _fields(session: SessionRow | None) -> list[str]:

@@ -1,10 +1,10 @@
 """Finding: which documents answer a query, in which order, a page at a time.
 
 Answers come in stages. First what has all the words; then what has them as parts of longer words; and only if there is
-neither, what has some of the words. Within a stage the newest matches are ranked first, some thousands at a time: only
-that keeps a word that is everywhere as fast as a rare one. Up to that many matches the ranking is exact; beyond, the
-page says that it is not, and later pages go on to older matches, so every match is reached. Matching titles are ranked
-with the newest, however old they are.
+neither, what has some of the words: the rare ones count most, and those that are everywhere not at all. Within a stage
+the newest matches are ranked first, some thousands at a time: only that keeps a word that is everywhere as fast as a
+rare one. Up to that many matches the ranking is exact; beyond, the page says that it is not, and later pages go on to
+older matches, so every match is reached. Matching titles are ranked with the newest, however old they are.
 
 The ranking counts how many of the words a match has and how often, and prefers titles, what people and models said to
 what tools printed, and what is recent. It is computed here, from what every engine returns alike.
@@ -15,7 +15,9 @@ later pages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, cached_property
+from math import log
 from typing import NamedTuple, TypeAlias
 
 from ..errors import Invalid
@@ -31,7 +33,10 @@ _COUNTED = 16  # words that are counted in each match
 _OF_SESSION = 50  # matches of a session that are looked at together
 _OWNERS = 20  # sessions that a filter names one by one
 _HALF = 30 * 86_400.0  # seconds after which a match counts half as recent
-_COVERED = 10.0  # what each word of a query counts, where not all of them need be there
+_COVERED = 10.0  # what a word of a query counts at least, where not all of them need be there
+_SAMPLE = 200  # the newest entries with a word, which tell how rare it is
+_FEW = 30  # entries with a word: it is not everywhere, however small the store is
+_EVERYWHERE = 0.1  # of all entries: a word that is in more of them is left out where not all need be there
 _ENOUGH = 3.0  # a word that is there so often counts half of what it can
 SCALE = 1_000_000
 EXACT, WITHIN_WORDS, SOME = range(3)  # the stages
@@ -86,7 +91,8 @@ class FoundPage(NamedTuple):
     next: PageEnd | None
     exact: bool
     notes: tuple[str, ...]
-    why: dict[int, dict[str, float]]  # what the scores are made of, by the number of the match, if that is asked for
+    looked_for: tuple[QueryPiece, ...]
+    why: dict[int, dict[str, float]]  # what the scores are made of, by the number of the match, if asked for
 
 
 def page(
@@ -103,16 +109,26 @@ def page(
     explain: bool,
 ) -> FoundPage:
     """Return the next matches in order of their rank; ``newest`` is the highest number there is."""
-    if not query.wanted:
-        return FoundPage([], None, True, query.notes, {})
     top = after.top if after else newest
     look = _Look(side, index, query, wanted, top, after.now_s if after else now_s)
+    if not query.wanted and not look.narrows:
+        return FoundPage([], None, True, (*query.notes, _nothing_to_look_for(query)), (), {})
     found = _filled(look, after or PageEnd(EXACT, top, -1, 0, top, look.now_s), limit, by_session)
     if not found.ranked and after is None and len(query.wanted) > 1:
         found = _filled(look, PageEnd(SOME, top, -1, 0, top, now_s), limit, by_session)
-        if found.ranked:
-            found = found._replace(notes=(*found.notes, "nothing has all of these words; these have some of them"))
+    if not found.ranked and query.unwanted:
+        found = found._replace(notes=(*found.notes, _left_out(query)))
     return found._replace(why={each.match.number: look.why(each) for each in found.ranked}) if explain else found
+
+
+def _nothing_to_look_for(query: Query) -> str:
+    what = "only says what to leave out" if query.unwanted else "has no letters or digits"
+    return f"there is nothing to look for: the query {what}"
+
+
+def _left_out(query: Query) -> str:
+    said = " ".join(f"-{piece.text}" for piece in query.unwanted)
+    return f"entries with these words were left out: {said:.80}; to look for a dash and what follows, quote it"
 
 
 def _filled(look: _Look, start: PageEnd, limit: int, by_session: bool) -> FoundPage:
@@ -125,16 +141,19 @@ def _filled(look: _Look, start: PageEnd, limit: int, by_session: bool) -> FoundP
         end = place
     sids = {} if by_session else look.sessions([each.match for each in ranked])
     shown = ranked if by_session else [each._replace(sid=sids.get(each.match.number, 0)) for each in ranked]
-    return FoundPage(shown, end if more else None, look.exact, look.notes, {})
+    notes = (*look.notes, look.said_of_some()) if start.stage == SOME and ranked else look.notes
+    pieces = look.rare if start.stage == SOME else look.query.pieces
+    return FoundPage(shown, end if more else None, look.exact, notes, pieces, {})
 
 
 class _Look:
     """One search, in one transaction."""
 
     def __init__(self, side: Tx, index: SearchIndex, query: Query, wanted: SearchFilter, top: int, now_s: int) -> None:
-        self._side, self._index, self._query, self._filter = side, index, query, wanted
+        self._side, self._index, self.query, self._filter = side, index, query, wanted
         self._top, self.now_s = top, now_s
         self.exact, self.notes = True, query.notes
+        self.narrows = bool(wanted.roles or wanted.kinds or wanted.tools or wanted.path)
         self._fields = [*_fields(wanted), *_who(side, wanted)]
         self._within = _within(side, wanted, top)
         self._early = list[Match]()  # the titles that are ranked with the newest matches
@@ -150,23 +169,53 @@ class _Look:
         return self._stages[stage]
 
     def _made(self, stage: int) -> Wanted | None:
-        exact = [_some([piece.words for piece in group]) for group in self._query.wanted]
-        counted = [piece.words for piece in self._query.pieces]
+        exact = [_some([piece.words for piece in group]) for group in self.query.wanted]
+        counted = [piece.words for piece in self.query.pieces]
         found: Wanted | None
         if stage == EXACT:
             found = _all([*exact, *self._fields])
         elif stage == SOME:
-            found = _all([_some(exact), *self._fields])
+            counted = [piece.words for piece in self.rare]
+            found = _all([_some(counted), *self._fields])
         else:
             found, counted = self._parts(exact)
         self._counted[stage] = tuple(counted[:_COUNTED])
-        unwanted = [piece.words for piece in self._query.unwanted]
+        unwanted = [piece.words for piece in self.query.unwanted]
         return But(found, _some(unwanted)) if found is not None and unwanted else found
+
+    @cached_property
+    def _shares(self) -> dict[QueryPiece, float]:
+        """In which share of all entries each piece of the query is, as far as the newest ones tell."""
+        within, found = Within(self._filter.scope, high=self._top, unseen=True), dict[QueryPiece, float]()
+        for piece in self.query.pieces:
+            some = self._index.find(self._side, piece.words, within, _SAMPLE)
+            among = self._top - some[-1].number + 1 if len(some) == _SAMPLE else self._top
+            share = len(some) / max(among, 1)
+            found[piece] = share if len(some) > _FEW else min(share, _EVERYWHERE)
+        return found
+
+    @cached_property
+    def rare(self) -> tuple[QueryPiece, ...]:
+        """The pieces to look for where not all need be there: without those that are everywhere, unless all are."""
+        found = tuple(piece for piece, share in self._shares.items() if share <= _EVERYWHERE)
+        return found or self.query.pieces
+
+    def said_of_some(self) -> str:
+        """Return what was looked for in place of all words."""
+        common = [piece.text for piece in self._shares if piece not in self.rare]
+        without = f", not counting words that are nearly everywhere: {' '.join(common):.80}" if common else ""
+        return f"no entry has all of these words; these have some of them{without}"
+
+    @cached_property
+    def _worth(self) -> Callable[[int], float]:
+        """What the words count that a match has: the rarer a word, the more."""
+        worth = [_COVERED * (1 - log(max(self._shares[piece], 1e-9))) for piece in self.rare[:_COUNTED]]
+        return cache(lambda which: sum(each for at, each in enumerate(worth) if which >> at & 1))
 
     def _parts(self, exact: Sequence[Wanted]) -> tuple[Wanted | None, list[TermRun]]:
         """Return what has every word at least as a part of a longer one, without what has each as it is."""
         groups, longer, counted = list[Wanted](), False, list[TermRun]()
-        for group in self._query.wanted:
+        for group in self.query.wanted:
             forms = [words for piece in group for words in self._forms(piece)]
             longer = longer or len(forms) > len(group)
             groups.append(_some(forms))
@@ -248,15 +297,15 @@ class _Look:
 
     def _by_rank(self, stage: int, matches: Sequence[Match]) -> list[_Scored]:
         """Sort matches by their score, the newest first among equals; a search calls nothing as often."""
-        weights, now_s, most, found = _KIND_WEIGHTS, self.now_s, _COVERED if stage == SOME else 0.0, list[_Scored]()
+        weights, now_s, found = _KIND_WEIGHTS, self.now_s, list[_Scored]()
+        worth = self._worth if stage == SOME else None
         for match in matches:
             number, _, at_s, kind, counted = match
             times = counted & TIMES
-            score = (
-                2 * times / (times + _ENOUGH) + weights[kind] + (_HALF / (_HALF + now_s - at_s) if at_s < now_s else 1)
-            )
-            if most:
-                score += most * (counted >> 32)
+            recent = _HALF / (_HALF + now_s - at_s) if at_s < now_s else 1.0
+            score = 2 * times / (times + _ENOUGH) + weights[kind] + recent
+            if worth is not None:
+                score += worth(counted >> 32)
             found.append((-round(score * SCALE), -number, match))
         found.sort()
         return found
@@ -265,7 +314,7 @@ class _Look:
         """Return what the score of a match is made of."""
         match, times = each.match, each.match.counted & TIMES
         return {
-            "words": _COVERED * (match.counted >> 32) if each.stage == SOME else 0.0,
+            "words": self._worth(match.counted >> 32) if each.stage == SOME else 0.0,
             "times": 2 * times / (times + _ENOUGH),
             "kind": _KIND_WEIGHTS[match.kind],
             "recent": _HALF / (_HALF + max(0, self.now_s - match.at_s)),
@@ -315,7 +364,7 @@ def _fields(wanted: SearchFilter) -> list[Wanted]:
     found = list[Wanted]()
     who = [TermRun((terms.field("role", role),)) for role in wanted.roles]
     who += [TermRun((terms.field("kind", kind),)) for kind in wanted.kinds]
-    for fields in (who, [TermRun((terms.field("tool", tool),)) for tool in wanted.tools]):
+    for fields in (who, [_tool(tool) for tool in wanted.tools]):
         found += [_some(fields)] if fields else []
     found += [TermRun((terms.field("scope", wanted.scope),))] if wanted.scope else []
     return [*found, wanted.path] if wanted.path is not None else found
@@ -355,6 +404,10 @@ def _named(owners: Sequence[int], own: Sequence[Wanted] = ()) -> list[Wanted]:
     """Return what finds the documents of sessions; nothing if they are too many to be named."""
     named = [*own, *(TermRun((terms.session(sid),)) for sid in owners)]
     return [_some(named)] if named and len(owners) <= _OWNERS else []
+
+
+def _tool(name: str) -> TermRun:
+    return TermRun((terms.field("tool", name.casefold()),))
 
 
 def _all(parts: Sequence[Wanted]) -> Wanted:

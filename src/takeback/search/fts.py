@@ -46,12 +46,12 @@ _SHORTEST = 4  # a word of three letters has no part of three letters but itself
 
 
 def counts(api: Any, marks: bytes) -> int:
-    """Count for a row in how many places the marked phrases of the query match, and how many of them match at all."""
-    found, covered = 0, 0
-    for phrase in marks:
+    """Count for a row in how many places the marked phrases of the query match, and which of them match at all."""
+    found, which = 0, 0
+    for at, phrase in enumerate(marks):
         if here := len(api.phrase_column_offsets(phrase, 0)):
-            found, covered = found + here, covered + 1
-    return tally(found, covered)
+            found, which = found + here, which | 1 << at
+    return tally(found, which)
 
 
 FUNCTIONS = {"counts": counts}

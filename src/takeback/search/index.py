@@ -94,9 +94,9 @@ class Match(NamedTuple):
 TIMES = (1 << 32) - 1  # the part of ``counted`` that says in how many places the words occur
 
 
-def tally(times: int, covered: int) -> int:
-    """Write in how many places of a document the counted words occur, and how many of the words do."""
-    return covered << 32 | times
+def tally(times: int, which: int) -> int:
+    """Write in how many places of a document the counted words occur, and which of them do, a bit for each."""
+    return which << 32 | times
 
 
 class SearchIndex(Protocol):
@@ -118,7 +118,7 @@ class SearchIndex(Protocol):
         """Return the matches with the highest numbers, in descending order.
 
         ``counted`` are parts of ``wanted``: a match says in how many places of its document any of them matches, each
-        counted by itself, and how many of them match at all.
+        counted by itself, and which of them match at all.
         """
 
     def containing(self, tx: Tx, scope: str, part: str, most: int) -> list[str]:

@@ -80,9 +80,9 @@ class BlockHere:
         return sorted((doc for doc in self._docs(wanted) if low <= doc <= high), reverse=True)
 
     def count(self, doc: int) -> int:
-        """Return in how many places of a document the counted words match, and how many of them do."""
-        found = [here for words in self._counted if (here := self._hits_of(words).get(doc))]
-        return tally(sum(found), len(found))
+        """Return in how many places of a document the counted words match, and which of them do."""
+        found = [self._hits_of(words).get(doc, 0) for words in self._counted]
+        return tally(sum(found), sum(1 << at for at, here in enumerate(found) if here))
 
     def _docs(self, wanted: Wanted) -> Set[int]:
         if isinstance(wanted, TermRun):

@@ -16,7 +16,8 @@ from .index import TermRun
 MOST = 32  # words and phrases of one query
 LONGEST = 10_000  # characters
 ROW = 64  # terms in a row
-_PIECE = re.compile(r'(?P<minus>(?<!\S)-)?(?:["“”„](?P<phrase>[^"“”„]*)(?:["“”„]|$)|(?P<word>[^\s"“”„]+))')
+# A word after two dashes is a flag that somebody pasted, not a word to leave out.
+_PIECE = re.compile(r'(?P<minus>(?<!\S)-(?!-))?(?:["“”„](?P<phrase>[^"“”„]*)(?:["“”„]|$)|(?P<word>[^\s"“”„]+))')
 
 
 class QueryPiece(NamedTuple):
@@ -73,11 +74,10 @@ def parse(text: str) -> Query:
         else:
             wanted.append([piece])
         alternative = False
+    if "(" in text and "OR" in text.split():
+        notes.append("parentheses have no meaning here: OR joins the words right before and after it")
     if left_out:
         notes.append(f"only the first {MOST} words of the query were used")
-    if not wanted:
-        what = "only says what to leave out" if unwanted else "has no letters or digits"
-        notes.append(f"there is nothing to look for: the query {what}")
     return Query(tuple(map(tuple, wanted)), tuple(unwanted), tuple(notes))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import Busy, Corrupt
 from ..model import words
@@ -21,7 +21,7 @@ from ..tables.branches import BRANCH
 from ..tables.entries import ENTRY, EntryRow
 from ..tables.sessions import SESSION, SessionRow
 from . import feeding, find, fts, snippets, state, terms, texts
-from .find import PageEnd, Ranked, SearchFilter
+from .find import FoundPage, PageEnd, Ranked, SearchFilter
 from .index import SearchIndex, TermRun, Within
 from .query import Query
 
@@ -197,7 +197,7 @@ def _answer(main: Tx, side: Tx, question: SearchQuestion, now_s: int) -> Hits:
         now_s=now_s,
         explain=asked.explain,
     )
-    hits = _Shown(main, asked, found.why).hits(found.ranked)
+    hits = _Shown(main, asked, found).hits(found.ranked)
     cursor = None if found.next is None else find.cursor(found.next, asked.mark)
     return Hits(hits, cursor, exact=found.exact, notes=found.notes)
 
@@ -205,8 +205,8 @@ def _answer(main: Tx, side: Tx, question: SearchQuestion, now_s: int) -> Hits:
 class _Shown:
     """Makes hits of matches: reads the entries, and says what to type to get there."""
 
-    def __init__(self, main: Tx, question: SearchQuestion, why: dict[int, dict[str, float]]) -> None:
-        self._main, self._question, self._why = main, question, why
+    def __init__(self, main: Tx, question: SearchQuestion, found: FoundPage) -> None:
+        self._main, self._question, self._found = main, question, found
         self._markers = dict[bool, snippets.Marker]()
 
     def hits(self, ranked: Sequence[Ranked]) -> list[Hit]:
@@ -227,11 +227,9 @@ class _Shown:
 
     def _title(self, each: Ranked, session: SessionRow, ref: str) -> Hit:
         names = [text for text in (session.title, session.name, session.label) if text]
-        snippet = self._marker(each).snippet([*names, " ".join(names)])
-        return Hit(
-            ref, session.id, session.title, "", 0, 0, None, "title", snippet, each.score / find.SCALE,
-            session.created_ms, each.stage == find.EXACT, self._explained(each),
-        )  # fmt: skip
+        snippet = self._marker(each).snippet([*names, " · ".join(names)])
+        return self._hit(each, session, ref=ref, branch="", seq=0, turn=0, role=None, kind="title",
+                         snippet=snippet, at_ms=session.created_ms)  # fmt: skip
 
     def _entry(
         self, each: Ranked, session: SessionRow, row: EntryRow, branch: branches.BranchRow, short: str
@@ -240,23 +238,34 @@ class _Shown:
             (row,) = log.loaded(self._main, [row])
         except Corrupt:
             return None
-        said = texts.readable(row, lambda call: None)
+        said = texts.readable(row, lambda call: feeding.tool_before(self._main, row, call))
         if said is None:
             return None
+        return self._hit(
+            each,
+            session,
+            ref=self._ref(session, row, branch, short),
+            branch=branch.uid,
+            seq=row.seq,
+            turn=row.turns,
+            role=said.role or None,
+            kind=said.kind,
+            snippet=self._marker(each).snippet(said.texts),
+            at_ms=row.at_ms,
+            tool=next((tool for tool in said.tools if tool), None) if said.kind in ("call", "result") else None,
+        )
+
+    def _hit(self, each: Ranked, session: SessionRow, **found: Any) -> Hit:
         return Hit(
-            self._ref(session, row, branch, short),
-            session.id,
-            session.title,
-            branch.uid,
-            row.seq,
-            row.turns,
-            said.role or None,
-            said.kind,
-            self._marker(each).snippet(said.texts),
-            each.score / find.SCALE,
-            row.at_ms,
-            each.stage == find.EXACT,
-            self._explained(each),
+            session_id=session.id,
+            title=session.title,
+            name=session.name,
+            agent_id=session.agent,
+            workspace=session.workspace or None,
+            score=each.score / find.SCALE,
+            whole=each.stage == find.EXACT,
+            why=self._explained(each),
+            **found,
         )
 
     def _ref(self, session: SessionRow, row: EntryRow, branch: branches.BranchRow, short: str) -> str:
@@ -280,11 +289,11 @@ class _Shown:
     def _marker(self, each: Ranked) -> snippets.Marker:
         parts = each.stage == find.WITHIN_WORDS
         if parts not in self._markers:
-            self._markers[parts] = snippets.Marker(self._question.query.pieces, parts=parts)
+            self._markers[parts] = snippets.Marker(self._found.looked_for, parts=parts)
         return self._markers[parts]
 
     def _explained(self, each: Ranked) -> dict[str, float] | None:
-        why = self._why.get(each.match.number)
+        why = self._found.why.get(each.match.number)
         return why and {name: round(value, 3) for name, value in why.items()}
 
 

@@ -14,6 +14,7 @@ LENGTH = 160  # characters, about
 _BEFORE = 40
 _MOST = 500  # matches of a text that are looked at
 _SPACE = re.compile(r"\s+")
+_LINE_END = re.compile(r"\s*[\r\n]\s*")
 
 
 class Marker:
@@ -101,7 +102,8 @@ def _shown(text: str, spans: Sequence[tuple[int, int, int]], first: int) -> str:
         if start < at or end > high:
             continue
         said, at = f"{said}{text[at:start]}«{text[start:end]}»", end
-    said = _SPACE.sub(" ", said + text[at:high]).strip()
+    # Lines stay apart, or code and tables could not be read.
+    said = _SPACE.sub(" ", _LINE_END.sub(" ⏎ ", (said + text[at:high]).strip()))
     return f"{'…' if low else ''}{said}{'…' if high < len(text) else ''}"
 
 

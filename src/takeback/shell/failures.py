@@ -69,6 +69,7 @@ _NEXT = {
 
 # Hints that the library phrases in Python, rephrased for the command line.
 _TYPED = {
+    "use one that a page returned, or None": "use the command that the page before it printed",
     " (take_over=True)": " (--take-over)",
     "; branches() lists them": "; takeback log shows them all",
     "open it for writing to start one": "takeback new starts one",

@@ -15,8 +15,9 @@ from ...model.message import Message
 from ...model.session import Stats, show_duration
 from ...shell import documents
 from ...shell.failures import USAGE, Stop
+from ...shell.points import point_of
 from ..consent import tell
-from ..frame import Frame, point_of, ref_argument, verb
+from ..frame import Frame, ref_argument, verb
 from ..output import cut, line, width
 from .moving import find_side
 from .status import change_line

@@ -118,7 +118,7 @@ def _search(frame: Frame) -> Finding:
             return Finding("note", "search", "no index yet: the first search makes one")
         said = [each.what for each in reading.check_search().problems]
     if not said:
-        return Finding("ok", "search", "the index finds what it should")
+        return Finding("ok", "search", "the index is intact")
     kind = "note" if all(each.startswith(BEHIND) for each in said) else "problem"
     fix = "takeback search --rebuild" if kind == "problem" else "the next search adds them"
     return Finding(kind, "search", "; ".join(said), fix)

@@ -14,8 +14,9 @@ from ...exporters.files import open_number
 from ...model import words
 from ...model.exchange import said
 from ...shell.failures import DAMAGED, NOT_FOUND, OK, USAGE, Stop
+from ...shell.points import point_of
 from ..consent import tell
-from ..frame import Frame, option, point_of, ref_argument, verb
+from ..frame import Frame, option, ref_argument, verb
 from ..output import block, line
 from ..params import directories, files
 

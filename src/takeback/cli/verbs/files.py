@@ -13,9 +13,10 @@ from ...client.session import Session
 from ...model.files import Diff
 from ...shell import documents
 from ...shell.failures import USAGE, Stop
+from ...shell.points import point_of
 from .. import plans
 from ..consent import tell
-from ..frame import Frame, option, point_of, ref_argument, verb
+from ..frame import Frame, option, ref_argument, verb
 from ..output import block, line
 from ..params import files
 from . import status

@@ -192,24 +192,34 @@ def _footer(
     _, everything = frame.count()
     if found:
         where = "all workspaces" if place is None else "this workspace; -a for all"
-        where += f", matching {words.plain(repr(text))}" if text else ""
         hidden = "".join(f", {_FLAGS[name]}" for name in filters)
-        tell(f"{len(found)} of {everything} ({where}{hidden}{'; --limit for more' if more else ''})")
+        count = f"{len(found)} of {everything}"
+        if text:
+            count = f"{'First ' if more else ''}{words.count(len(found), 'session')} with {words.plain(repr(text))}"
+        tell(f"{count} ({where}{hidden}{'; --limit for more' if more else ''})")
     elif text and frame.missing is None:
-        tell(_no_match(text, place, filters))
+        tell(_no_match(frame, text, place, filters))
     else:
         tell(_nothing(frame, place, filters))
 
 
-def _no_match(text: str, place: str | None, filters: dict[str, Any]) -> str:
-    """Explain that no session matches a text, and what to type next."""
-    import shlex
-
+def _no_match(frame: Frame, text: str, place: str | None, filters: dict[str, Any]) -> str:
+    """Explain that no session matches a text, with the command that does find one."""
     where = "" if place is None else f" in {place}"
     flags = "".join(f", {_FLAGS[name]}" for name in filters)
-    dashes = "-- " if text.startswith("-") else ""
-    then = f"takeback ls -a {dashes}{shlex.quote(text)}" if place or filters else "takeback ls -a"
-    return words.plain(f"No session{where} matches {text!r}{flags}. Look everywhere: {then}")
+    return words.plain(f"No session{where} matches {text!r}{flags}. {_elsewhere(frame, text, place, filters)}")
+
+
+def _elsewhere(frame: Frame, text: str, place: str | None, filters: dict[str, Any]) -> str:
+    import shlex
+
+    asked = f"{'-- ' if text.startswith('-') else ''}{shlex.quote(text)}"
+    if place is not None and any(_fitting(frame, text, {}, filters)):
+        return f"Other workspaces have one: takeback ls -a {asked}"
+    if any(_fitting(frame, text, {}, {"archived": True})):
+        chosen = "" if any(_fitting(frame, text, {}, {})) else "--archived "
+        return f"{'An archived one does' if chosen else 'Others do'}: takeback ls -a {chosen}{asked}"
+    return "Nor does any other, the trash apart. Try fewer words, or the beginning of one: takeback ls -a 'conn*'"
 
 
 def _nothing(frame: Frame, place: str | None, filters: dict[str, Any]) -> str:

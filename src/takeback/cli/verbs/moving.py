@@ -17,9 +17,10 @@ from ...client.session import Session
 from ...model import words
 from ...shell import documents
 from ...shell.failures import USAGE, Stop
+from ...shell.points import point_of
 from .. import plans
 from ..consent import tell
-from ..frame import Frame, option, point_of, ref_argument, ref_option, verb
+from ..frame import Frame, option, ref_argument, ref_option, verb
 from ..output import line
 from ..params import directories
 

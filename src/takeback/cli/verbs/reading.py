@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,11 +12,12 @@ from ...client.overview import overview
 from ...client.reading import Reading
 from ...client.refs import Resolved
 from ...model import words
-from ...model.message import Message
+from ...model.message import MESSAGE_KINDS, Message
 from ...model.tools import ToolCall, ToolResult
 from ...shell import documents, times
 from ...shell.failures import NOT_FOUND, Stop
-from ..frame import Frame, option, point_of, ref_argument, verb
+from ...shell.points import point_of
+from ..frame import Frame, option, ref_argument, verb
 from ..output import block, line
 from ..params import Value
 
@@ -36,6 +38,7 @@ def _turns(text: str) -> tuple[int, int | None]:
 
 
 TOOLS = ("full", "short", "none")
+_ENTRY = re.compile(r":e\d+$")
 
 
 @verb("show", reads=True)
@@ -44,12 +47,13 @@ TOOLS = ("full", "short", "none")
 @option("--tools", type=click.Choice(TOOLS), default="short", show_default=True)
 @option("--md", is_flag=True, help="Write Markdown.")
 def show(frame: Frame, ref: str | None, turns: tuple[int, int | None] | None, tools: str, md: bool) -> None:
-    """Print a session; REF:12 prints it up to the end of turn 12."""
+    """Print a session; REF:12 prints it up to the end of turn 12, REF:e340 up to entry 340, and that in full."""
     found = frame.resolve(ref)
     after, before = _bounds(frame, found, turns)
     said = _messages(found, after, before, tools)
     asked = Asked(found.session)
-    write = _Markdown(tools, asked) if md else Plain(frame, tools, asked)
+    opened = found.seq if ref is not None and _ENTRY.search(ref) else None
+    write = _Markdown(tools, asked) if md else Plain(frame, tools, asked, opened=opened)
     frame.out.items(
         "messages",
         (documents.message(each, asked.of(each)) for each in said),
@@ -110,14 +114,17 @@ class Asked:
 class Plain:
     """Writes messages as text."""
 
-    def __init__(self, frame: Frame, tools: str, asked: Asked) -> None:
+    def __init__(self, frame: Frame, tools: str, asked: Asked, *, opened: int | None = None) -> None:
         self._frame, self._out, self.tools, self._asked = frame, frame.out, tools, asked
+        self._opened = opened  # the entry that was asked for
         self._turn = -1
 
     def all(self, session: Reading, messages: Iterator[Message]) -> Iterator[str]:
         """Yield a session's heading and messages."""
         yield from heading(self._frame, session)
         yield from self.those(messages)
+        if self._opened is not None:
+            yield from self._other(session, self._opened)
         if overview(session).asked:
             yield from self._questions(session)
 
@@ -130,6 +137,18 @@ class Plain:
                 when = times.ago(message.created_at)
                 yield self._out.paint(f"-- turn {message.turn}, {when}", "dim") if message.turn else ""
             yield from self._message(message)
+
+    def _other(self, session: Reading, seq: int) -> Iterator[str]:
+        """Yield an entry that is no message, such as a note: somebody asked for it."""
+        from ...search import texts
+
+        for entry in session.entries(after=seq - 1, before=seq + 1):
+            if entry.kind not in MESSAGE_KINDS:
+                yield ""
+                yield self._out.paint(f"entry {seq}, {line(entry.kind)}", "bold")
+                said = [] if entry.kind in ("file", "announced") else [*texts.plain(entry.content)]
+                for text in said or [documents.compact(entry.content)]:
+                    yield from (f"  {each}" for each in block(text))
 
     def _questions(self, session: Reading) -> Iterator[str]:
         """Yield what a person was asked about open calls, and the answers."""
@@ -151,21 +170,23 @@ class Plain:
             yield from (f"  {each}".rstrip() for each in block(text)) if text else ()
         if self.tools == "none":
             return
-        calls = message.tool_calls
+        calls, full = message.tool_calls, self.tools == "full" or message.seq == self._opened
         for call in calls:
-            yield f"  -> {line(call.name)} {self._shortened(documents.compact(call.arguments))[0]}"
+            first, *rest = self._shortened(documents.compact(call.arguments), full=full)
+            yield f"  -> {line(call.name)} {first}"
+            yield from (f"  {each}" for each in rest)
         asked = self._asked.answered(calls, results)
         for result in results:
             name = line(result.name or message.tool_name or result.call_id)
             if (start := asked.get(result.call_id)) is not None and start.arguments:
-                yield f"-> {name} {self._shortened(documents.compact(start.arguments))[0]}"
+                yield f"-> {name} {self._shortened(documents.compact(start.arguments), full=full)[0]}"
             state = self._out.paint(result.outcome, _OUTCOMES[result.outcome])
-            first, *rest = self._shortened(documents.said(result))
+            first, *rest = self._shortened(documents.said(result), full=full)
             yield self._out.paint(f"tool {name}", "bold") + f" {state}: {first}"
             yield from (f"  {each}" for each in rest)
 
-    def _shortened(self, text: str) -> list[str]:
-        if self.tools == "full":
+    def _shortened(self, text: str, *, full: bool) -> list[str]:
+        if full:
             return block(text)
         flat = " ".join(text.split())
         return [line(flat if len(flat) <= _SHORT else f"{flat[: _SHORT - 3]}...")]

@@ -16,9 +16,10 @@ from ...client.session import Session
 from ...model.checkpoint import Checkpoint
 from ...shell import times
 from ...shell.failures import NOT_FOUND, USAGE, Stop
+from ...shell.points import point_of
 from .. import claude_code, plans
 from ..consent import choose, is_terminal, tell
-from ..frame import GUARD, Frame, option, point_of, ref_argument, ref_option, verb
+from ..frame import GUARD, Frame, option, ref_argument, ref_option, verb
 from ..params import Value, after_dashes, files
 from .moving import find_point
 

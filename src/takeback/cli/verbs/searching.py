@@ -60,9 +60,16 @@ def _places(text: str) -> tuple[str, ...]:
     return found
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
 def _complete_places(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
+
+
+_HINTS = {"-n": "For fewer hits: --limit 5", "-i": "Case never matters.", "-w": "Whole words come first anyway."}
 
 
 class SearchCommand(VerbCommand):
@@ -74,7 +81,7 @@ class SearchCommand(VerbCommand):
         except click.NoSuchOption as error:
             if error.option_name.startswith("--"):
                 raise
-            hint = "To leave a word out, write it after two dashes: takeback search pool -- -lock"
+            hint = _HINTS.get(error.option_name, "To leave a word out, quote the query: takeback search 'pool -lock'")
             raise click.UsageError(f"{error.format_message()} {hint}", ctx) from error
 
 
@@ -90,32 +97,36 @@ class SearchCommand(VerbCommand):
     shell_complete=_complete_places,
     help="Only in these: user, assistant, system, tool, plan, note, task, title, file...",
 )
-@option("--tool", metavar="NAME", multiple=True, help="Only inputs and outputs of this tool.")
+@option("--tool", metavar="A,B", type=Value("names", _names), multiple=True, help="Only what these tools were told.")
 @option("--path", metavar="PATH", shell_complete=files, help="Only what names this file, or a part of its path.")
-@option("--since", type=Value("time", times.parse_moment), help="Only since: 14:00, 36h, 2w, 2026-01-31.")
-@option("--until", type=Value("time", times.parse_moment), help="Only until then.")
+@option("--since", type=Value("time", times.parse_moment), help="Only what came after: 14:00, 36h, 2w, 2026-01-31.")
+@option("--until", type=Value("time", times.parse_moment), help="Only what came before.")
 @option("--agent", help="Only sessions of this agent.")
 @ref_option("--session", metavar="REF", help="Only this session, wherever it belongs.")
-@option("--sessions", "by_session", is_flag=True, help="One hit per session: its best.")
-@option("--branches", is_flag=True, help="Also branches that were left, such as by a rewind.")
+@option("--sessions", "by_session", is_flag=True, help="Show only the best hit of each session.")
+@option("--branches", is_flag=True, help="Also search branches that were left, for example by a rewind.")
 @option("--explain", is_flag=True, help="Show what each score is made of.")
 @option("--limit", type=click.IntRange(1, 1000), default=_LIMIT, show_default=True, help="Show at most this many.")
 @option("--cursor", metavar="CURSOR", help="Show the next page; the page before it prints this command.")
-@option("--rebuild", is_flag=True, help="First make the search index anew.")
+@option("--rebuild", is_flag=True, help="Rebuild the search index first.")
 def search(frame: Frame, query: tuple[str, ...], rebuild: bool, **given: Any) -> int | None:
-    """Search what was said and done: words, "a phrase", begin*, one OR other. All words must be there.
+    """Search what was said and done in the sessions of this workspace; -a searches all of them.
 
-    A word to leave out begins with a dash and goes after two: takeback search pool -- -lock. A phrase needs quotes that
-    reach the program: takeback search '"connection pool"'. Exit code 3 means that nothing was found.
+    Words, "a phrase", begin*, one OR other, -without; all words must occur. Quote a phrase twice, and a query that
+    leaves a word out once: takeback search '"connection pool"' and takeback search 'pool -lock'. Without words,
+    --path, --tool and --in list all there is, newest first. Exit code 3 means that nothing was found.
     """
     frame.indexes = True
     text = " ".join(query)
+    asks = bool(text.strip() or given["path"] or given["tool"] or given["places"])
     if rebuild:
         _rebuild(frame)
-    elif not text.strip():
+    elif not asks:
         raise Stop("nothing to search for; name a word, as in: takeback search pool", USAGE)
     asked = TypedSearch(frame, query, given)
-    hits = asked.page(text) if text.strip() else Hits([], None)
+    hits = asked.page(text) if asks else Hits([], None)
+    if asks and not frame.settings.json:  # the document says so itself
+        _note(hits)
     frame.out.items(
         "hits",
         map(documents.hit, hits),
@@ -129,9 +140,10 @@ def search(frame: Frame, query: tuple[str, ...], rebuild: bool, **given: Any) ->
         },
         long=True,
     )
-    if not text.strip():
+    if not asks:
         return None
-    _say(frame, asked, hits)
+    if frame.out.for_people:
+        tell(line(_footer(asked, hits)) if hits else _nothing(frame, asked, text))
     return None if hits else NOTHING
 
 
@@ -139,7 +151,7 @@ def _rebuild(frame: Frame) -> None:
     frame.require_store()
     with frame.progress("Indexing", "changes") as progress:
         frame.reading.rebuild_search(progress=progress)
-    tell("The search index was made anew.")
+    tell("Search index rebuilt.")
 
 
 class TypedSearch:
@@ -151,22 +163,23 @@ class TypedSearch:
         one = self._session is not None
         self.place = None if given["everywhere"] or one else frame.workspace or frame.directory
 
-    def page(self, text: str) -> Hits:
-        """Search, with a progress line while a backlog is indexed."""
-        given = self._given
+    def page(self, text: str, **other: Any) -> Hits:
+        """Search, with a progress line while a backlog is indexed; ``other`` replaces what was typed."""
+        given = {**self._given, **other}
+        place = None if given["everywhere"] else self.place
         chosen = [name for each in given["places"] for name in each]
         with self._frame.progress("Indexing", "changes") as progress:
             return self._frame.reading.search(
                 text,
                 roles=[name for name in chosen if name in (*_ROLES, "tool")],
                 kinds=[kind for name in chosen for kind in _kinds(name)],
-                tool=given["tool"] or None,
+                tool=[name for each in given["tool"] for name in each] or None,
                 path=given["path"],
                 since=given["since"],
                 until=given["until"],
                 agent=given["agent"],
                 session=self._session,
-                workspace=self.place,
+                workspace=place,
                 group="session" if given["by_session"] else "message",
                 branches=given["branches"],
                 explain=given["explain"],
@@ -175,10 +188,26 @@ class TypedSearch:
                 progress=progress,
             )
 
+    def anywhere(self, text: str, **other: Any) -> bool:
+        """Whether anything is found in any session, with other filters."""
+        session, self._session = self._session, None
+        try:
+            return bool(self.page(text, everywhere=True, limit=1, cursor=None, **other))
+        finally:
+            self._session = session
+
     @property
     def filters(self) -> list[str]:
-        """The flags that may have hidden something."""
-        return [flag for name, flag in _FLAGS.items() if self._given[name] not in (None, ())]
+        """The filters that may have hidden something, as they are typed."""
+        import shlex
+
+        said = [*self._typed()]
+        return [f"{flag} {shlex.quote(value)}" for flag, value in zip(said[::2], said[1::2], strict=True)]
+
+    @property
+    def is_of_one_session(self) -> bool:
+        """Whether one session is searched, wherever it belongs."""
+        return self._session is not None
 
     @property
     def branches(self) -> bool:
@@ -195,7 +224,7 @@ class TypedSearch:
         parts += ["-C", settings.directory] if settings.directory is not None else []
         parts += ["-a"] if everywhere or given["everywhere"] else []
         parts += [*self._typed()] if filtered else []
-        parts += [flag for name, flag in _SWITCHES.items() if given[name]]
+        parts += [flag for name, flag in _SWITCHES.items() if given[name] and flag not in more]
         parts += ["--limit", str(given["limit"])] if given["limit"] != _LIMIT else []
         parts += [*more, *(["--"] if any(each.startswith("-") for each in self._query) else []), *self._query]
         return shlex.join(parts)
@@ -204,10 +233,8 @@ class TypedSearch:
         """Yield the filters as they are typed, with times as moments."""
         for name, flag in _FLAGS.items():
             value = self._given[name]
-            if name == "places" and value:
-                yield from (flag, ",".join(each for some in value for each in some))
-            elif isinstance(value, tuple):
-                yield from (part for each in value for part in (flag, each))
+            if isinstance(value, tuple):
+                yield from (flag, ",".join(each for some in value for each in some)) if value else ()
             elif value is not None:
                 yield from (flag, _moment(value) if isinstance(value, datetime) else value)
 
@@ -238,7 +265,7 @@ def _lines(frame: Frame, hits: Hits, *, everywhere: bool) -> Iterator[str]:
 
 
 def _row(hit: Hit, place: str) -> list[str | Cell]:
-    what = hit.role if hit.kind == "message" and hit.role else hit.kind
+    what = hit.role if hit.kind == "message" and hit.role else f"{hit.tool or ''} {hit.kind}".strip()
     return [Cell(hit.ref, "cyan"), times.age(hit.created_at), what, place, Cell(hit.title or "-", "dim")]
 
 
@@ -291,41 +318,43 @@ def _why(hit: Hit) -> str:
 # ---------------------------------------------------------------------- what is not shown
 
 
-def _say(frame: Frame, asked: TypedSearch, hits: Hits) -> None:
-    """Write what the result does not show: notes, how it was ranked, where more is."""
-    if not frame.settings.json:  # the document says so itself
-        for note in hits.notes:
-            tell(f"Note: {line(note)}.")
-        if not hits.exact:
-            tell("Note: ranked among the newest matches; older ones follow on later pages.")
-    if not frame.out.for_people:
-        return
-    tell(line(_footer(frame, asked, hits)) if hits else _nothing(frame, asked))
+def _note(hits: Hits) -> None:
+    """Write how the search differs from what was asked; before the hits, or a pager would hide it."""
+    for note in hits.notes:
+        tell(f"Note: {line(note)}.")
+    if not hits.exact:
+        tell("Note: ranked among the newest matches; older ones follow on later pages.")
 
 
-def _footer(frame: Frame, asked: TypedSearch, hits: Hits) -> str:
+def _footer(asked: TypedSearch, hits: Hits) -> str:
     where = "this workspace; -a for all" if asked.place is not None else "all workspaces"
-    if asked.place is None and "--session" in asked.filters:
+    if asked.is_of_one_session:
         where = "one session"
-    said = f"{words.count(len(hits), 'hit')} ({where})"
     if hits.cursor is None:
-        return said
-    return f"{said}. Next page: {asked.again('--cursor', hits.cursor)}"
+        return f"{words.count(len(hits), 'hit')} ({where})"
+    first = "First hit" if len(hits) == 1 else f"First {words.count(len(hits), 'hit')}"
+    return f"{first} ({where}). Next page: {asked.again('--cursor', hits.cursor)}"
 
 
-def _nothing(frame: Frame, asked: TypedSearch) -> str:
-    """Explain an empty result: where was searched, with which filters, and what to type next."""
+def _nothing(frame: Frame, asked: TypedSearch, text: str) -> str:
+    """Explain an empty result: where was searched, with which filters, and the command that does find something."""
     if frame.missing is not None:
         return f"Nothing found: there is no store at {line(frame.missing)} yet. Start one: takeback new NAME"
     where = f" in {asked.place}" if asked.place is not None else ""
-    flags = f" with {', '.join(asked.filters)}" if asked.filters else ""
-    if asked.place is not None or flags:
-        then = f"Search everything: {asked.again(everywhere=True, filtered=False)}"
-    elif not asked.branches:
-        then = f"Search branches that were left, too: {asked.again('--branches')}"
-    else:
-        then = "Try fewer words, or a beginning as in: takeback search -a 'conn*'"
-    return line(f"Nothing found{where}{flags}. {then}")
+    flags = f" with {' '.join(asked.filters)}" if asked.filters else ""
+    return line(f"Nothing found{where}{flags}. {_elsewhere(asked, text)}")
+
+
+def _elsewhere(asked: TypedSearch, text: str) -> str:
+    """Search where was not searched, and return the command that finds something there."""
+    left_out = {"path": None, "since": None, "until": None, "agent": None, "tool": (), "places": ()}
+    if asked.place is not None and asked.page(text, everywhere=True, limit=1):
+        return f"Other workspaces have it: {asked.again(everywhere=True)}"
+    if text.strip() and (asked.filters or asked.is_of_one_session) and asked.anywhere(text, **left_out):
+        return f"Without these filters there is something: {asked.again(everywhere=True, filtered=False)}"
+    if text.strip() and not asked.branches and asked.anywhere(text, branches=True, **left_out):
+        return f"A branch that was left has it: {asked.again('--branches', everywhere=True, filtered=False)}"
+    return "No session has it, the trash apart. Try fewer words, or the beginning of one: takeback search -a 'conn*'"
 
 
 COMMANDS = {"search": search}

@@ -319,6 +319,46 @@ class Searches(Contract):
         assert store.search("today")[0].why is None
 
     @pytest.mark.feature("E10")
+    def test_rare_words_count_most_where_not_all_are_there(self, store: Store, session: Session) -> None:
+        for number in range(40):
+            session.user(f"what is the weather of day {number}")
+        wanted = session.user("a circuit breaker opened")
+        session.user("the giraffe is what the zoo is for")
+        found = store.search("what is the circuit breaker timeout", kinds=["message"])
+        assert [hit.seq for hit in found] == [wanted.seq], "words that are everywhere do not count"
+        assert found[0].snippet == "a «circuit» «breaker» opened"
+        assert any("not counting words that are nearly everywhere: what is the" in each for each in found.notes)
+        (hit,) = store.search("circuit giraffe", kinds=["message"], limit=1, explain=True)
+        assert hit.why is not None
+        assert hit.why["words"] > 10
+
+    @pytest.mark.feature("E10")
+    def test_without_words_filters_find_all_there_is(self, store: Store, session: Session) -> None:
+        session.user("look at src/pool.py")
+        with session.tool("Bash", {"command": "cat src/pool.py"}) as run:
+            run.result("the narrow pool")
+        session.note("a note")
+        assert [hit.kind for hit in store.search("", kinds=["note", "call"])] == ["note", "call"]
+        found = store.search("", path="src/pool.py")
+        assert [hit.kind for hit in found if hit.kind != "title"] == ["message", "call"]
+        assert all("«src/pool.py»" in hit.snippet for hit in found)
+        assert [(hit.kind, hit.tool) for hit in store.search("pool", tool="bash")] == [
+            ("call", "Bash"),
+            ("result", "Bash"),
+        ]
+        assert not store.search("")
+        assert "nothing to look for" in store.search("").notes[0]
+
+    @pytest.mark.feature("E10")
+    def test_a_pasted_flag_is_a_word_and_what_a_dash_left_out_is_said(self, store: Store, session: Session) -> None:
+        wanted = session.user("git push --force-with-lease; rm -rf build")
+        for query in ("push --force", "--force-with-lease", '"rm -rf"'):
+            assert wanted.seq in [hit.seq for hit in store.search(query)], query
+        nothing = store.search("rm -rf build")
+        assert not nothing
+        assert "left out: -rf" in nothing.notes[0]
+
+    @pytest.mark.feature("E10")
     def test_whole_words_come_before_parts_of_words(self, store: Store, session: Session) -> None:
         session.assistant("the cat sat")
         for text in ("concatenate", "category", "cats"):
