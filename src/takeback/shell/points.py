@@ -9,6 +9,7 @@ from ..model import session as values
 if TYPE_CHECKING:
     from ..client.points import Point
     from ..client.refs import Resolved
+    from ..model.branch import Branch
 
 
 def point_of(found: Resolved[Any]) -> Point | None:
@@ -19,4 +20,5 @@ def point_of(found: Resolved[Any]) -> Point | None:
         return found.seq
     if found.seq is not None:
         return values.Head(found.branch, found.seq, False)
-    return next(each for each in found.session.branches() if each.name == found.branch)
+    named: Branch = next(each for each in found.session.branches() if each.name == found.branch)
+    return named
