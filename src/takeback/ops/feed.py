@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ..errors import Corrupt, Invalid
-from ..storage.base import Tx, scalar
+from ..storage.base import Tx, Value, scalar
 from ..tables.history import FEED, FeedRow
 from . import sessions
 from .sessions import SessionRow
@@ -22,6 +22,7 @@ from .sessions import SessionRow
 Position: TypeAlias = "tuple[int, ...]"
 
 OF_DOCUMENT = -1  # in place of a session
+_ENDLESS = 1 << 62
 
 IDENTITY = "SELECT value FROM meta WHERE name = 'store'"
 LAST = "SELECT max(pos) FROM feed"
@@ -125,6 +126,19 @@ def rows_after(tx: Tx, scope: str, after: Position, limit: int) -> list[tuple[Po
             raise Corrupt(f"change {number} of the feed is damaged or missing", what=f"feed {number}")
         found.append(((row.pos,), row))
     return found
+
+
+def rows_ahead(tx: Tx, scope: str, after: Position, limit: int) -> list[tuple[Position, FeedRow]]:
+    """Return what is committed after a position, in an order that may still change; only for an engine with gaps."""
+    parts = tx.dialect.feed_parts
+    rows = tx.all(tx.dialect.feed_ahead, (scope, *(after or (0,) * parts), limit))
+    return [(row[:parts], FEED.checked(row[parts:])) for row in rows]
+
+
+def count_ahead(tx: Tx, scope: str, after: Position) -> int:
+    """Return how many changes ``rows_ahead`` would return in all; there are more each time another one is committed."""
+    asked: list[Value] = [scope, *(after or (0,) * tx.dialect.feed_parts), _ENDLESS]
+    return int(scalar(tx, f"SELECT count(*) FROM ({tx.dialect.feed_ahead}) ahead", asked))
 
 
 def mark(tx: Tx) -> str:

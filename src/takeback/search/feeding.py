@@ -16,7 +16,7 @@ from typing import NamedTuple
 from .. import codec
 from ..errors import Corrupt
 from ..ids import parse_entry_id
-from ..ops import branches, log
+from ..ops import branches, feed, log
 from ..ops.feed import Position
 from ..storage.base import Tx, scalars
 from ..tables import search as tables
@@ -59,7 +59,7 @@ def batch(main: Tx, side: Tx, index: SearchIndex, scope: str) -> BatchDone:
     after = state.position(side, place)
     changes = state.changes(main, place, after, CHANGES)
     if not changes:
-        return BatchDone(False, after)
+        return BatchDone(False, after) if main.dialect.gapless else _ahead(main, side, index, place, after)
     work = _Batch(main, side, index, int(state.read(side, place, "next") or 1))
     done = work.run([row for _, row in changes])
     work.write_marks()
@@ -68,8 +68,30 @@ def batch(main: Tx, side: Tx, index: SearchIndex, scope: str) -> BatchDone:
     if main.dialect.gapless and reached:
         state.note(side, place, "store", state.identity(main))
         state.note(side, place, "last", state.fingerprint(main, reached[0]))
+        state.note(side, place, "operation", state.newest_operation(main, changes[done - 1][1].scope))
     state.note(side, place, "next", str(work.number))
-    return BatchDone(done < len(changes) or len(changes) == CHANGES, reached, work.erased)
+    more = done < len(changes) or len(changes) == CHANGES or not main.dialect.gapless
+    return BatchDone(more, reached, work.erased)
+
+
+def _ahead(main: Tx, side: Tx, index: SearchIndex, place: str, after: Position) -> BatchDone:
+    """Add what is committed while an older transaction is still under way, without moving on in the feed.
+
+    These changes are read again once their order is known; what is indexed already is passed over then.
+    """
+    count = feed.count_ahead(main, place, after)
+    if not count or state.read(side, place, state.AHEAD) == state.ahead(after, count):
+        return BatchDone(False, after)
+    first = int(state.read(side, place, "next") or 1)
+    work, at, whole = _Batch(main, side, index, first), after, True
+    while whole and (changes := feed.rows_ahead(main, place, at, CHANGES)):
+        at = changes[-1][0]
+        whole = work.run([row for _, row in changes]) == len(changes) and work.number - first < ENTRIES
+    work.write_marks()
+    state.note(side, place, "next", str(work.number))
+    if whole:
+        state.note(side, place, state.AHEAD, state.ahead(after, count))
+    return BatchDone(not whole, after, work.erased)
 
 
 def forget(main: Tx, side: Tx, index: SearchIndex, scope: str, ids: Sequence[str]) -> int:
@@ -156,7 +178,8 @@ class _Batch:
             numbers = {row.branch for row in rows if row.scope == scope and row.kind == "entries"}
             for some in several(sorted(numbers), 500):
                 sql = f"SELECT bid, upto FROM search_branch WHERE scope = ? AND bid IN ({slots(len(some))})"
-                self._marks |= {(scope, bid): upto for bid, upto in self._side.all(sql, (scope, *some))}
+                stored = {(scope, bid): upto for bid, upto in self._side.all(sql, (scope, *some))}
+                self._marks = stored | self._marks
 
     def _ranges(self, rows: Sequence[FeedRow]) -> tuple[int, list[_Range]]:
         """Return how many changes to take, and what to read for them, in order; each entry is read once."""

@@ -12,8 +12,10 @@ from ..tables import search as tables
 from ..tables.entries import ENTRY
 from ..tables.history import FEED, FeedRow
 
+AHEAD = "ahead"  # the note on the changes that were read before their order was known
 ERASING_STILL = "erased"  # the note that what was removed is not yet erased from all tables, or from the log
 
+_NEWEST_OPERATION = "SELECT oid, id FROM operation WHERE scope = ? ORDER BY oid DESC LIMIT 1"
 _STATE = "SELECT value FROM search_state WHERE scope = ? AND name = ?"
 
 
@@ -51,11 +53,20 @@ def newest(main: Tx, side: Tx, scope: str) -> int:
 
 
 def is_current(main: Tx, side: Tx, scope: str) -> bool:
-    """Whether the index has read all of the feed that can be read now."""
-    at = position(side, place_of(main, scope))
+    """Whether the index has read everything that is committed."""
+    place = place_of(main, scope)
+    at = position(side, place)
     if main.dialect.gapless:
         return (at[0] if at else 0) == int(scalar(main, feed.LAST) or 0)
-    return not changes(main, scope, at, 1)
+    if changes(main, scope, at, 1):
+        return False
+    count = feed.count_ahead(main, scope, at)
+    return not count or read(side, place, AHEAD) == ahead(at, count)
+
+
+def ahead(at: Position, count: int) -> str:
+    """Return what tells the changes behind a position from more of them: none of those that were read goes away."""
+    return f"{'.'.join(map(str, at))} {count}"
 
 
 def changes(main: Tx, scope: str, after: Position, limit: int) -> list[tuple[Position, FeedRow]]:
@@ -77,14 +88,29 @@ def changes(main: Tx, scope: str, after: Position, limit: int) -> list[tuple[Pos
 def belongs(main: Tx, side: Tx, scope: str) -> bool:
     """Whether the index was made from this store: a file may have been put in the place of another, or an older copy.
 
-    The last change that was read must still be there, and its last entry must have the same hash.
+    The last change that was read must still be there, its last entry must have the same hash, and the operation that
+    was the newest then must be the same.
     """
     if not main.dialect.gapless:
         return True
     at, said = position(side, ""), read(side, "", "store")
     if not at:
         return said is None
-    return said == identity(main) and _agree(read(side, "", "last") or "", fingerprint(main, at[0]))
+    same = said == identity(main) and _agree(read(side, "", "last") or "", fingerprint(main, at[0]))
+    return same and _has_operation(main, read(side, "", "operation"))
+
+
+def newest_operation(main: Tx, scope: str) -> str:
+    """Return what tells the newest operation of a scope; a change that is none of entries is one of these."""
+    found = main.one(_NEWEST_OPERATION, (scope,))
+    return "" if found is None else f"{found[0]} {found[1]} {scope}"
+
+
+def _has_operation(main: Tx, said: str | None) -> bool:
+    if not said:
+        return True
+    number, id, scope = said.split(" ", 2)
+    return bool(scalar(main, "SELECT id FROM operation WHERE scope = ? AND oid = ?", (scope, int(number))) == id)
 
 
 def identity(main: Tx) -> str:

@@ -42,6 +42,7 @@ class Dialect(msgspec.Struct, frozen=True):
     gapless: bool  # local numbers and feed positions are assigned without gaps, in commit order
     feed_parts: int = 1  # how many numbers make up a feed position
     feed: str = ""  # reads a feed with gaps: takes scope, position and limit, returns positions and rows
+    feed_ahead: str = ""  # reads it with what may still move: takes scope and position, returns what ``feed`` does
     under_way: str = ""  # lists the other transactions that have a feed number and have not ended
 
 

@@ -28,6 +28,10 @@ AND (epoch <= {{over}} OR epoch < {{schema}}.current_epoch()
 OR xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint)
 ORDER BY epoch, xid, pos LIMIT ?"""
 
+# Everything that is committed, in an order that may still change, since others may come in between.
+_FEED_AHEAD = f"""SELECT epoch, xid, pos, {FEED.columns} FROM feed
+WHERE scope = ? AND (epoch, xid, pos) > (?, ?, ?) ORDER BY epoch, xid, pos LIMIT ?"""
+
 # Whoever was given a number of the feed holds this lock until its transaction is over, and shown after that.
 UNDER_WAY = """SELECT l.virtualtransaction FROM pg_locks l WHERE l.locktype = 'relation'
 AND l.relation = to_regclass('{schema}.feed_number')::oid AND l.pid <> pg_backend_pid()
@@ -74,6 +78,7 @@ class Words:
             gapless=False,
             feed_parts=3,
             feed=_FEED.format(schema=self.schema, over=self.epochs_over),
+            feed_ahead=_FEED_AHEAD,
             under_way=UNDER_WAY.format(schema=self.schema.replace("'", "''")),
         )
 
