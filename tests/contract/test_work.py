@@ -27,7 +27,7 @@ pytestmark = pytest.mark.promise("P17")
 
 SMALL, LARGE, LARGE_ON_SERVER = 300, 3000, 1500
 MESSAGES = 6
-RANKED, BLOCK = 200, 1024  # matches of a search, and documents whose times are kept together: else they are thousands
+RANKED, TITLES, BLOCK = 200, 5, 1024  # of a search, in place of thousands of matches, dozens of titles
 TIMES = 2
 STEPS, BUFFERS, BUFFERS_WRITING = 100, 12, 48  # a row that finds no room in its page is entered into all indexes anew
 GIVEN, GENERIC = "takeback_work", "takeback_work_generic"  # roles
@@ -101,6 +101,7 @@ def _measured(world: World, counter: Counter, open_: Open, calls: Iterable[Call]
     """Measure with bounds so low that a common word reaches them in the small store too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(find, "WINDOW", RANKED)
+        patch.setattr(find, "TITLES", TITLES)
         patch.setattr(places, "BLOCK", BLOCK)
         return measure(world, counter, open_, calls)
 

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..storage.base import Tx, scalars
+from ..storage.base import Tx, Value, scalars
 from ..tables import search as tables
 from ..tables.table import several, slots
 from . import places, terms
@@ -54,7 +54,12 @@ def counts(api: Any, marks: bytes) -> int:
     return tally(found, which)
 
 
-FUNCTIONS = {"counts": counts}
+def times(api: Any) -> int:
+    """Count for a row in how many places any phrase of the query matches; ``counts`` takes ten times as long."""
+    return int(api.inst_count)
+
+
+FUNCTIONS = {"counts": counts, "times": times}
 
 
 class Fts:
@@ -106,11 +111,15 @@ class Fts:
         phrases = list[TermRun]()
         text = _written(wanted, phrases)
         seen, values = places.seen(within)
-        marks = bytes(phrases.index(each) for each in counted if phrases.index(each) < 256)
-        # Without anything to count, the function need not be called for each row.
-        sql = FIND.format(seen=seen, counts="counts(found, ?)" if marks else "0")
-        given = (marks,) if marks else ()
-        rows = tx.all(sql, (*given, text, within.low, within.high, *values, limit))
+        marks = [phrases.index(each) for each in counted if phrases.index(each) < 256]
+        given = tuple[Value, ...]()
+        if not marks:
+            how = "0"
+        elif len(marks) == 1 == len(phrases):
+            how = f"times(found) | {tally(0, 1)}"
+        else:
+            how, given = "counts(found, ?)", (bytes(marks),)
+        rows = tx.all(FIND.format(seen=seen, counts=how), (*given, text, within.low, within.high, *values, limit))
         make = tuple.__new__  # without the checks of a named tuple: nothing here is called as often
         return [make(Match, row) for row in rows]
 

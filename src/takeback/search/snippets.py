@@ -13,8 +13,6 @@ from .query import QueryPiece
 LENGTH = 160  # characters, about
 _BEFORE = 40
 _MOST = 500  # matches of a text that are looked at
-_SPACE = re.compile(r"\s+")
-_LINE_END = re.compile(r"\s*[\r\n]\s*")
 
 
 class Marker:
@@ -103,8 +101,8 @@ def _shown(text: str, spans: Sequence[tuple[int, int, int]], first: int) -> str:
             continue
         said, at = f"{said}{text[at:start]}«{text[start:end]}»", end
     # Lines stay apart, or code and tables could not be read.
-    said = _SPACE.sub(" ", _LINE_END.sub(" ⏎ ", (said + text[at:high]).strip()))
-    return f"{'…' if low else ''}{said}{'…' if high < len(text) else ''}"
+    lines = (" ".join(each.split()) for each in (said + text[at:high]).replace("\r", "\n").split("\n"))
+    return f"{'…' if low else ''}{' ⏎ '.join(filter(None, lines))}{'…' if high < len(text) else ''}"
 
 
 def _end(spans: Sequence[tuple[int, int, int]], first: int) -> int:
