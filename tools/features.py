@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,35 +20,44 @@ ROW = re.compile(r"^\| ([A-Z]\d+(?:-\d+)?) \| (.*?) \|", re.M)
 Proofs = dict[str, list[str]]
 
 
+@cache
 def rows(kind: str) -> dict[str, str]:
     """Read the rows of a page."""
     return dict(ROW.findall(PAGES[kind].read_text("utf-8")))
 
 
 def proofs(kind: str) -> Proofs:
-    """Find the tests that carry each id."""
-    found: Proofs = {}
+    """Find the tests that carry each id of a kind."""
+    return _all_proofs()[kind]
+
+
+@cache
+def _all_proofs() -> dict[str, Proofs]:
+    found: dict[str, Proofs] = {kind: {} for kind in PAGES}
     for path in sorted([*(ROOT / "tests").rglob("*.py"), *(ROOT / "src" / "takeback" / "testing").rglob("*.py")]):
-        for name, row in _marked(ast.parse(path.read_text("utf-8")), kind):
-            found.setdefault(row, []).append(f"{path.relative_to(ROOT)}::{name}".removesuffix("::"))
+        for name, mark in _marks(ast.parse(path.read_text("utf-8"))):
+            for kind, row in _ids(mark):
+                found[kind].setdefault(row, []).append(f"{path.relative_to(ROOT)}::{name}".removesuffix("::"))
     return found
 
 
-def _marked(tree: ast.Module, kind: str) -> Iterator[tuple[str, str]]:
-    """Yield each marker of a kind in a file, with the name of the test or class that carries it."""
+def _marks(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """Yield each decorator and module-wide mark of a file, with the name of the test or class that carries it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            for mark in node.decorator_list:
-                yield from ((node.name, row) for row in _ids(mark, kind))
+            yield from ((node.name, mark) for mark in node.decorator_list)
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
-            for mark in node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value]:
-                yield from (("", row) for row in _ids(mark, kind))
+            several = isinstance(node.value, ast.List | ast.Tuple)
+            yield from (("", mark) for mark in (node.value.elts if several else [node.value]))
 
 
-def _ids(mark: ast.expr, kind: str) -> list[str]:
-    if not isinstance(mark, ast.Call) or ast.unparse(mark.func) != f"pytest.mark.{kind}":
-        return []
-    return [argument.value for argument in mark.args if isinstance(argument, ast.Constant)]
+def _ids(mark: ast.expr) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the row of each id that a mark gives."""
+    if isinstance(mark, ast.Call):
+        kind = ast.unparse(mark.func).removeprefix("pytest.mark.")
+        for argument in mark.args if kind in PAGES else ():
+            if isinstance(argument, ast.Constant):
+                yield kind, argument.value
 
 
 def unknown_markers() -> list[str]:

@@ -332,6 +332,14 @@ def test_a_look_that_takes_too_long_is_given_up_until_the_next_start(
     assert _read(claude, lambda s: (s.state.get(claude_code.CAPTURE_OFF), s.message_count)) == (None, 1)
 
 
+# The command as it is, but with less time for an event.
+HURRIED = (
+    "import sys\nfrom takeback.cli import hook_settings, main\n"
+    "hook_settings.EVENTS = dict.fromkeys(hook_settings.EVENTS, 4.5)\n"
+    "sys.exit(main(['hook', 'claude-code']))\n"
+)
+
+
 @pytest.mark.slow
 def test_a_store_that_somebody_has_locked_is_said_as_such_and_nothing_is_switched_off(claude: Claude) -> None:
     claude.event("UserPromptSubmit", prompt="one")
@@ -345,7 +353,8 @@ def test_a_store_that_somebody_has_locked_is_said_as_such_and_nothing_is_switche
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as locked:
         assert locked.stdout is not None
         assert locked.stdout.readline() == "held\n"
-        ran = claude.give(json.dumps({**event, "tool_use_id": "toolu_1"}))  # gives up by itself
+        hurried, given = [sys.executable, "-c", HURRIED], json.dumps({**event, "tool_use_id": "toolu_1"})
+        ran = subprocess.run(hurried, input=given, capture_output=True, text=True, env=claude.env, check=False)
         locked.communicate("", timeout=30)
     assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (0, "", 1)
     assert ran.stderr.startswith("takeback: PreToolUse was not recorded: the store is in use")
@@ -356,12 +365,11 @@ def test_a_store_that_somebody_has_locked_is_said_as_such_and_nothing_is_switche
 
 @pytest.mark.slow
 def test_an_event_that_never_comes_is_not_waited_for(claude: Claude) -> None:
-    command = [sys.executable, "-m", "takeback", "hook", "claude-code"]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=claude.env, **pipes) as process:
+    with subprocess.Popen([sys.executable, "-c", HURRIED], text=True, env=claude.env, **pipes) as process:
         assert process.wait(20) == 0
         assert process.stderr is not None
-        assert process.stderr.read() == "takeback: hook was not recorded: no event arrived on stdin within 8 seconds\n"
+        assert process.stderr.read() == "takeback: hook was not recorded: no event arrived on stdin within 2 seconds\n"
 
 
 def test_a_person_is_told_how_it_is_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

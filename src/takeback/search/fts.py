@@ -12,7 +12,7 @@ and only a purge or a redaction asks for it.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..storage.base import Tx, Value, scalars
@@ -59,7 +59,7 @@ def times(api: Any) -> int:
     return int(api.inst_count)
 
 
-FUNCTIONS = {"counts": counts, "times": times}
+FUNCTIONS: dict[str, Callable[..., int]] = {"counts": counts, "times": times}
 
 
 class Fts:
