@@ -25,7 +25,7 @@ from takeback.testing.work import Counter, PostgresBuffers, SqliteSteps, Work, e
 
 pytestmark = pytest.mark.promise("P17")
 
-SMALL, LARGE, LARGE_ON_SERVER = 300, 3000, 1500
+SMALL, LARGE, LARGE_ON_SERVER = 300, 3000, 1200
 MESSAGES = 6
 RANKED, TITLES, BLOCK = 200, 5, 1024  # of a search, in place of thousands of matches, dozens of titles
 TIMES = 2
