@@ -255,6 +255,7 @@ class AsyncStore(Bound):
         limit: int = 20,
         cursor: str | None = None,
         progress: Callable[[int, int | None], object] | None = None,
+        hide: Callable[[str], str] | None = None,
     ) -> Hits:
         """Search messages, tool inputs and outputs, plans, tasks, notes, file paths and titles of all sessions.
 
@@ -267,7 +268,7 @@ class AsyncStore(Bound):
         on the current path of a session that is not in the trash is found; ``branches`` adds branches that were left.
         With ``group="session"`` each session is one hit, its best. Pass the page's cursor to get the next page. What
         is new since the last search is indexed first; ``progress`` is called with how many changes were read, and of
-        how many.
+        how many. ``hide`` is applied to each text before a part of it becomes a snippet, to hide secrets in it.
         """
         return await self._portal.run(
             lambda: self._sync.search(
@@ -287,6 +288,7 @@ class AsyncStore(Bound):
                 limit=limit,
                 cursor=cursor,
                 progress=progress,
+                hide=hide,
             )
         )
 
@@ -350,6 +352,32 @@ class AsyncStore(Bound):
             await self._portal.run(
                 lambda: self._sync.update_agent(
                     unwrap(id),
+                    expected_version=expected_version,
+                    idempotency_key=idempotency_key,
+                    **{key: unwrap(value) for key, value in fields.items()},
+                )
+            ),
+        )
+
+    async def save_agent(
+        self,
+        id: str | AsyncAgent,
+        *,
+        state: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> AsyncAgent:
+        """Create an agent, or change the fields that are given, and set keys of its state, all in one step.
+
+        Raises ``Conflict`` if it is not at ``expected_version``; 0 means that it must not exist yet.
+        """
+        return AsyncAgent(
+            self._portal,
+            await self._portal.run(
+                lambda: self._sync.save_agent(
+                    unwrap(id),
+                    state=state,
                     expected_version=expected_version,
                     idempotency_key=idempotency_key,
                     **{key: unwrap(value) for key, value in fields.items()},
@@ -674,6 +702,10 @@ class AsyncStore(Bound):
         """List the operations of this scope, newest first."""
         return await self._portal.run(lambda: self._sync.operations(limit=limit, cursor=cursor))
 
+    async def get_operation(self, id: str) -> Operation:
+        """Return an operation by its id, or raise ``NotFound``."""
+        return await self._portal.run(lambda: self._sync.get_operation(id))
+
     async def prune(self, policy: str = "unreferenced", *, dry_run: bool = True, spare_seconds: float = 3600) -> Pruned:
         """Erase contents that nothing refers to any more; by default only report how much that would free.
 
@@ -986,11 +1018,18 @@ class AsyncAgentState(Bound):
         )
 
     async def update(
-        self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
+        self,
+        values: Mapping[str, Any],
+        *,
+        delete: Iterable[str] = (),
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
     ) -> int:
-        """Set several keys in one step and return the new version."""
+        """Set several keys, and remove others, in one step and return the new version."""
         return await self._portal.run(
-            lambda: self._sync.update(values, expected_version=expected_version, idempotency_key=idempotency_key)
+            lambda: self._sync.update(
+                values, delete=delete, expected_version=expected_version, idempotency_key=idempotency_key
+            )
         )
 
     async def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:
@@ -1293,6 +1332,10 @@ class AsyncSession(Bound):
         With ``spent`` every entry of every branch counts once instead: what was spent does not go back with a rewind.
         """
         return await self._portal.run(lambda: self._sync.stats(at, spent=spent))
+
+    async def tool_call(self, id: str) -> ToolCall:
+        """Return the newest tool call on the path with this id, or raise ``NotFound``."""
+        return await self._portal.run(lambda: self._sync.tool_call(id))
 
     async def tool_calls(self) -> list[ToolCall]:
         """Return the tool calls on the path in order, each with its status, times and result."""
@@ -2173,11 +2216,18 @@ class AsyncSessionState(Bound):
         )
 
     async def update(
-        self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
+        self,
+        values: Mapping[str, Any],
+        *,
+        delete: Iterable[str] = (),
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
     ) -> int:
-        """Set several keys in one step and return the new version."""
+        """Set several keys, and remove others, in one step and return the new version."""
         return await self._portal.run(
-            lambda: self._sync.update(values, expected_version=expected_version, idempotency_key=idempotency_key)
+            lambda: self._sync.update(
+                values, delete=delete, expected_version=expected_version, idempotency_key=idempotency_key
+            )
         )
 
     async def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:

@@ -58,6 +58,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "import": ("exchange", "Import what export or mirror wrote."),
     "export": ("exchange", "Export sessions as JSON lines, Markdown or HTML."),
     "mirror": ("exchange", "Write sessions as readable folders; -f keeps them up to date."),
+    "mcp": ("serving", "Serve this store to agents over MCP."),
     "rename": ("keeping", "Change a session's title."),
     "tag": ("keeping", "Add tags."),
     "untag": ("keeping", "Remove tags."),

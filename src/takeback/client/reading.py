@@ -175,6 +175,12 @@ class Reading(Fields):
             numbers, started = self._ask(log.totals_at, _target(at))
         return Stats.from_numbers(numbers, started_ms=started)
 
+    def tool_call(self, id: str) -> ToolCall:
+        """Return the newest tool call on the path with this id, or raise ``NotFound``."""
+        from ..ops import calls
+
+        return self._ask(calls.judged_newest, arguments.name(id, what="call"), self._calls_are_lost)
+
     def tool_calls(self) -> list[ToolCall]:
         """Return the tool calls on the path in order, each with its status, times and result."""
         from ..ops import calls

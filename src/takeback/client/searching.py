@@ -51,6 +51,7 @@ def search(
     limit: int,
     cursor: str | None,
     progress: Callable[[int, int | None], object] | None,
+    hide: Callable[[str], str] | None,
 ) -> Hits:
     """Check a question and answer it."""
     arguments.whole(limit, what="limit", low=1, high=1000)
@@ -78,7 +79,7 @@ def search(
     )
     mark = format(crc32(repr((asked, wanted, group)).encode("utf-8", "surrogatepass")), "x")
     after = find.parse_cursor(cursor, mark)
-    question = SearchQuestion(asked, wanted, limit, group == "session", after, mark, explain)
+    question = SearchQuestion(asked, wanted, limit, group == "session", after, mark, explain, hide)
     return searcher(store).search(question, store._clock.now_ms() // 1000, progress)
 
 

@@ -52,11 +52,16 @@ class State(Bound, ABC):
         return self.update({key: value}, expected_version=expected_version, idempotency_key=idempotency_key)
 
     def update(
-        self, values: Mapping[str, Any], *, expected_version: int | None = None, idempotency_key: str | None = None
+        self,
+        values: Mapping[str, Any],
+        *,
+        delete: Iterable[str] = (),
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
     ) -> int:
-        """Set several keys in one step and return the new version."""
-        put = arguments.mapping(values, what="state")
-        return self._write(put, (), expected_version, idempotency_key)
+        """Set several keys, and remove others, in one step and return the new version."""
+        put, gone = arguments.mapping(values, what="state"), arguments.many(delete, what="delete")
+        return self._write(put, gone, expected_version, idempotency_key)
 
     def delete(self, *keys: str, expected_version: int | None = None, idempotency_key: str | None = None) -> int:
         """Remove keys and return the version; keys that are absent are ignored."""

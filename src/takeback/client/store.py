@@ -113,6 +113,10 @@ class Store(StoreCheckpoints):
         found, more = self._read(operations.page, self.scope, limit=limit, before=before)
         return Page(found, None if more is None else feed.cursor((more,)))
 
+    def get_operation(self, id: str) -> Operation:
+        """Return an operation by its id, or raise ``NotFound``."""
+        return self._read(operations.value_of, self.scope, arguments.name(id, what="operation"))
+
     def prune(self, policy: str = "unreferenced", *, dry_run: bool = True, spare_seconds: float = 3600) -> Pruned:
         """Erase contents that nothing refers to any more; by default only report how much that would free.
 

@@ -13,6 +13,7 @@ from ..storage.runner import FREEING
 from . import arguments
 from .agent import Agent
 from .base import StoreBase
+from .state import checked_keys
 
 
 class StoreAgents(StoreBase):
@@ -48,11 +49,7 @@ class StoreAgents(StoreBase):
         **fields: Any,
     ) -> Agent:
         """Change fields of an agent in one operation; raises ``Conflict`` if it is not at ``expected_version``."""
-        agent_id = _id(id)
-        unknown = fields.keys() - agents.EMPTY.keys()
-        if unknown:
-            raise TypeError(f"an agent has no field {sorted(unknown)[0]!r}; put your own data into metadata")
-        changed = _checked(fields)
+        agent_id, changed = _id(id), self._agent_fields(fields)
         if expected_version is not None:
             arguments.whole(expected_version, what="expected_version", low=1)
         call = self._call(idempotency_key, ["update", agent_id, changed])
@@ -60,6 +57,44 @@ class StoreAgents(StoreBase):
         if done is not None:
             self._made(done)
         return Agent(self, row)  # type: ignore[arg-type]
+
+    def save_agent(
+        self,
+        id: str | Agent,
+        *,
+        state: Mapping[str, Any] | None = None,
+        expected_version: int | None = None,
+        idempotency_key: str | None = None,
+        **fields: Any,
+    ) -> Agent:
+        """Create an agent, or change the fields that are given, and set keys of its state, all in one step.
+
+        Raises ``Conflict`` if it is not at ``expected_version``; 0 means that it must not exist yet.
+        """
+        agent_id, changed = _id(id), self._agent_fields(fields)
+        put = checked_keys(arguments.mapping(state or {}, what="state"))
+        if expected_version is not None:
+            arguments.whole(expected_version, what="expected_version")
+        call = self._call(idempotency_key, ["save", agent_id, changed, put])
+        row, done = self._write(
+            agent_changes.save_once,
+            self.scope,
+            agent_id,
+            call,
+            changed=changed,
+            put=put,
+            expected_version=expected_version,
+        )
+        if done is not None:
+            self._made(done)
+        return Agent(self, row)  # type: ignore[arg-type]
+
+    @staticmethod
+    def _agent_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+        unknown = fields.keys() - agents.EMPTY.keys()
+        if unknown:
+            raise TypeError(f"an agent has no field {sorted(unknown)[0]!r}; put your own data into metadata")
+        return _checked(fields)
 
     def get_agent(self, id: str) -> Agent:
         """Return the agent with exactly this id, or raise ``NotFound``."""

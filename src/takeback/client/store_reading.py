@@ -224,6 +224,7 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
         limit: int = 20,
         cursor: str | None = None,
         progress: Callable[[int, int | None], object] | None = None,
+        hide: Callable[[str], str] | None = None,
     ) -> Hits:
         """Search messages, tool inputs and outputs, plans, tasks, notes, file paths and titles of all sessions.
 
@@ -236,7 +237,7 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
         on the current path of a session that is not in the trash is found; ``branches`` adds branches that were left.
         With ``group="session"`` each session is one hit, its best. Pass the page's cursor to get the next page. What
         is new since the last search is indexed first; ``progress`` is called with how many changes were read, and of
-        how many.
+        how many. ``hide`` is applied to each text before a part of it becomes a snippet, to hide secrets in it.
         """
         from . import searching
 
@@ -258,6 +259,7 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
             limit=limit,
             cursor=cursor,
             progress=progress,
+            hide=hide,
         )
 
     def rebuild_search(self, *, progress: Callable[[int, int | None], object] | None = None) -> None:

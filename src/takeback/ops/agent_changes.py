@@ -43,6 +43,35 @@ def update_once(
     return idempotency.once(tx, scope, 0, call, kind="agent", do=do, again=again)
 
 
+def save_once(
+    tx: Tx,
+    scope: str,
+    agent_id: str,
+    call: ApiCall,
+    *,
+    changed: Mapping[str, Any],
+    put: Mapping[str, Any],
+    expected_version: int | None,
+) -> tuple[AgentRow, Operation | None]:
+    """Create an agent, or change its fields, and set keys of its state; a retry returns no operation."""
+
+    def do() -> tuple[tuple[AgentRow, Operation | None], str]:
+        row, done = agents.find(tx, scope, agent_id), None
+        require_version(0 if row is None else row.version, expected_version)
+        if row is None:
+            row = agents.create(tx, scope, agent_id, codec.encode({**agents.EMPTY, **changed}), now_ms=call.now_ms)
+        elif (after := {**codec.decode(row.fields), **changed}) != codec.decode(row.fields):
+            row, done = operations.on_agent(tx, row, "update", {"fields": after}, now_ms=call.now_ms)
+        if put:
+            row = agents.change_state(tx, scope, agent_id, put=put, drop=(), expected_version=None, now_ms=call.now_ms)
+        return (row, done), agent_id
+
+    def again(made: str) -> tuple[AgentRow, Operation | None]:
+        return agents.get_any(tx, scope, made), None
+
+    return idempotency.once(tx, scope, 0, call, kind="agent", do=do, again=again)
+
+
 def delete(tx: Tx, scope: str, agent_id: str, *, now_ms: int) -> Operation | None:
     """Checkpoint an agent, then move it and all its sessions to the trash; return None if it does not exist."""
     row = agents.find(tx, scope, agent_id)

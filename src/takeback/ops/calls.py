@@ -182,6 +182,14 @@ def all_judged(tx: Tx, session: SessionRow, lost: Lost) -> list[ToolCall]:
     return _judged(tx, session, [*all_calls(tx, session)], lost)
 
 
+def judged_newest(tx: Tx, session: SessionRow, call_id: str, lost: Lost) -> ToolCall:
+    """Return the newest call with an id on the path, or raise ``NotFound``."""
+    found = newest(tx, session, call_id)
+    if found is None:
+        raise NotFound(f"there is no tool call {call_id!r} on the path of session {session.id!r}")
+    return _judged(tx, session, [described(tx, session, found)], lost)[0]
+
+
 def _judged(tx: Tx, session: SessionRow, found: list[ToolCall], lost: Lost) -> list[ToolCall]:
     if not any(call.status == "running" for call in found) or not lost(sessions.find_lease(tx, session)):
         return found

@@ -390,6 +390,11 @@ def page(tx: Tx, scope: str, *, limit: int, before: int) -> tuple[list[Operation
     return all_named(tx, rows[:limit]), rows[limit - 1].oid if len(rows) > limit else None
 
 
+def value_of(tx: Tx, scope: str, operation_id: str) -> Operation:
+    """Return an operation as a value, by its id."""
+    return all_named(tx, [find(tx, scope, operation_id)])[0]
+
+
 def values_of_session(tx: Tx, scope: str, session_id: str, *, limit: int) -> list[Operation]:
     """Return a session's operations as values, newest first."""
     return all_named(tx, of_session(tx, scope, session_id, limit=limit))

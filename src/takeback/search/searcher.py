@@ -42,6 +42,7 @@ class SearchQuestion(NamedTuple):
     after: PageEnd | None
     mark: str
     explain: bool
+    hide: Callable[[str], str] | None = None  # what is done to a text before a part of it is shown
 
 
 class Searcher:
@@ -227,7 +228,7 @@ class _Shown:
 
     def _title(self, each: Ranked, session: SessionRow, ref: str) -> Hit:
         names = [text for text in (session.title, session.name, session.label) if text]
-        snippet = self._marker(each).snippet([*names, " · ".join(names)])
+        snippet = self._snippet(each, [*names, " · ".join(names)])
         return self._hit(each, session, ref=ref, branch="", seq=0, turn=0, role=None, kind="title",
                          snippet=snippet, at_ms=session.created_ms)  # fmt: skip
 
@@ -250,7 +251,7 @@ class _Shown:
             turn=row.turns,
             role=said.role or None,
             kind=said.kind,
-            snippet=self._marker(each).snippet(said.texts),
+            snippet=self._snippet(each, said.texts),
             at_ms=row.at_ms,
             tool=next((tool for tool in said.tools if tool), None) if said.kind in ("call", "result") else None,
         )
@@ -285,6 +286,10 @@ class _Shown:
             return True
         path = branches.get(self._main, session.scope, session.branch)
         return branches.owner(self._main, path, row.seq).bid == row.branch
+
+    def _snippet(self, each: Ranked, said: Sequence[str]) -> str:
+        hide = self._question.hide
+        return self._marker(each).snippet(said if hide is None else [hide(text) for text in said])
 
     def _marker(self, each: Ranked) -> snippets.Marker:
         parts = each.stage == find.WITHIN_WORDS
