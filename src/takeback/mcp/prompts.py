@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 if TYPE_CHECKING:
-    from ..tools import Reply
+    from ..tools import ToolReply
     from .server import TakebackServer
 
 _RESUME = """Go on with this session where it stopped. Below is what is known of it; read more with read_messages, and \
@@ -27,7 +27,7 @@ what a reader can see in the files themselves, and stay under 800 words."""
 Ref = Annotated[str, Field(description="The session: its id, name or key; @ is the newest one here.")]
 
 
-def add_to(server: TakebackServer, call: Callable[..., Awaitable[Reply]]) -> None:
+def add_to(server: TakebackServer, call: Callable[..., Awaitable[ToolReply]]) -> None:
     """Add the prompts to a server."""
 
     async def resume_work(session: Ref = "@") -> str:
@@ -40,5 +40,5 @@ def add_to(server: TakebackServer, call: Callable[..., Awaitable[Reply]]) -> Non
     server.prompt("handoff", title="Hand over", description="Write a handover of a session for another agent.")(handoff)
 
 
-async def _prompt(task: str, session: str, call: Callable[..., Awaitable[Reply]]) -> str:
+async def _prompt(task: str, session: str, call: Callable[..., Awaitable[ToolReply]]) -> str:
     return f"{task}\n\n{(await call('get_session', session=session)).text}"

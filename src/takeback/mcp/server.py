@@ -19,7 +19,7 @@ from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from mcp_types import Tool as ListedTool
 
 from .. import __version__
-from ..tools import Reply, Tool, Toolbox
+from ..tools import Tool, Toolbox, ToolReply
 from . import prompts
 
 T = TypeVar("T")
@@ -67,7 +67,7 @@ class TakebackServer(MCPServer[Any]):
             is_error=reply.is_error,
         )
 
-    async def _call(self, name: str, **arguments: Any) -> Reply:
+    async def _call(self, name: str, **arguments: Any) -> ToolReply:
         return await _in_thread(lambda: self._tools.call(name, arguments))
 
     def _add_resources(self) -> None:
@@ -113,7 +113,7 @@ async def _in_thread(call: Callable[[], T]) -> T:
     return found
 
 
-def _text(reply: Reply) -> str:
+def _text(reply: ToolReply) -> str:
     if reply.is_error:
         raise ResourceError(reply.text)
     return reply.text

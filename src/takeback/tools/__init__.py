@@ -18,11 +18,11 @@ from ..client import arguments
 from ..client.store import Store
 from ..client.store_reading import StoreReading
 from ..errors import Invalid
-from .here import Here
+from .bound import BoundStore
 from .table import EFFECTS
-from .toolbox import Reply, Tool, Toolbox, checked, require_writable
+from .toolbox import Tool, Toolbox, ToolReply, checked, require_writable
 
-__all__ = ["EFFECTS", "Reply", "Tool", "Toolbox", "bind"]
+__all__ = ["EFFECTS", "ToolReply", "Tool", "Toolbox", "bind"]
 
 
 def bind(
@@ -42,7 +42,7 @@ def bind(
     if not isinstance(store, Store):
         raise Invalid(f"tools are bound to a Store as takeback.open returns it, not to {type(store).__name__}")
     place = None if workspace is None else arguments.workspace(workspace)
-    here = Here(store, searched or store, place, arguments.name(agent, what="agent"))
+    here = BoundStore(store, searched or store, place, arguments.name(agent, what="agent"))
     allowed = checked(allow)
     require_writable(here, allowed)
     return Toolbox(here, allowed)

@@ -7,15 +7,26 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from .answers import NOTE, Answer, Data, OperationSeen, SessionLine, cut, fitting_values, operation, session_lines, when
+from .answers import (
+    NOTE,
+    Data,
+    OperationSeen,
+    SessionLine,
+    ToolAnswer,
+    cut,
+    fitting_values,
+    operation,
+    session_lines,
+    when,
+)
+from .bound import BoundStore
 from .digests import digest_of, require, sessions_of
-from .here import Here
 from .parameters import AgentId, Cursor, Digest, Limit
 
 _SHOWN = 20
 
 
-class Saved(Answer, frozen=True, kw_only=True):
+class Saved(ToolAnswer, frozen=True, kw_only=True):
     """An agent was saved."""
 
     agent: str
@@ -40,7 +51,7 @@ class AgentLoaded(Data, frozen=True, kw_only=True, omit_defaults=True):
     modified_at: str
 
 
-class AgentLine(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class AgentLine(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """An agent in a list."""
 
     agent: str
@@ -68,7 +79,7 @@ class AgentDeletion(Data, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def agent_save(
-    here: Here,
+    here: BoundStore,
     agent: AgentId,
     name: Annotated[str, Meta(description="The agent's name for people.")] | None = None,
     type: Annotated[str, Meta(description="What kind of agent it is, in a word.")] | None = None,
@@ -101,7 +112,7 @@ def agent_save(
     return Saved(agent=saved.id, version=saved.version, created=is_new)
 
 
-def agent_load(here: Here, agent: AgentId) -> AgentLoaded:
+def agent_load(here: BoundStore, agent: AgentId) -> AgentLoaded:
     """Load an agent: its fields and its state."""
     found = here.store.get_agent(agent)
     version, state = found.state.read()
@@ -123,7 +134,7 @@ def agent_load(here: Here, agent: AgentId) -> AgentLoaded:
     )
 
 
-def agent_list(here: Here, limit: Limit = 20, cursor: Cursor = None) -> Agents:
+def agent_list(here: BoundStore, limit: Limit = 20, cursor: Cursor = None) -> Agents:
     """List the agents of this store in the order of their ids."""
     found = here.store.list_agents(limit=limit, cursor=cursor)
     lines = [
@@ -139,7 +150,7 @@ def agent_list(here: Here, limit: Limit = 20, cursor: Cursor = None) -> Agents:
     return Agents(note=NOTE, agents=lines, cursor=found.cursor)
 
 
-def agent_delete(here: Here, agent: AgentId, digest: Digest = None) -> AgentDeletion:
+def agent_delete(here: BoundStore, agent: AgentId, digest: Digest = None) -> AgentDeletion:
     """Delete an agent with all its sessions: they go to the trash, and undo_operation brings them back.
 
     In two steps: called without a digest it only lists what would go.

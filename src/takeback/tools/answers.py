@@ -37,11 +37,11 @@ _BEYOND = 4_096  # a secret that begins before the cut is hidden even if it ends
 _PATHS = 200
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ToolAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something a tool answers."""
 
 
-class Data(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class Data(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """An answer that holds what was stored."""
 
     note: str
@@ -63,7 +63,7 @@ def line(text: str | None, most: int = LINE) -> str:
 # ---------------------------------------------------------------------- sessions
 
 
-class SessionLine(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class SessionLine(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """A session in a list."""
 
     id: str
@@ -124,7 +124,7 @@ def when(at: Any) -> str:
 # ---------------------------------------------------------------------- messages
 
 
-class CallSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class CallSeen(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """A tool call in a message."""
 
     id: str
@@ -132,7 +132,7 @@ class CallSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
     arguments: str = ""
 
 
-class ResultSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class ResultSeen(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """The result of a tool call in a message."""
 
     call_id: str
@@ -141,7 +141,7 @@ class ResultSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
 
 
-class MessageSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class MessageSeen(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """A message; ``characters`` is the length of its text if that was cut."""
 
     seq: int
@@ -216,7 +216,7 @@ def fitting_values(values: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
 # ---------------------------------------------------------------------- other values
 
 
-class CheckpointSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class CheckpointSeen(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """A checkpoint of a session or an agent."""
 
     id: str
@@ -251,7 +251,7 @@ def checkpoint(found: Checkpoint) -> CheckpointSeen:
     )
 
 
-class OperationSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class OperationSeen(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """An operation that was made; ``undo_operation`` takes back its ``id``."""
 
     id: str
@@ -276,7 +276,7 @@ def operation(found: Operation) -> OperationSeen:
     )
 
 
-class HitSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class HitSeen(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """Something that a search found; pass ``ref`` to ``read_messages`` to read around it."""
 
     ref: str
@@ -313,7 +313,7 @@ def hit(found: Hit) -> HitSeen:
     )
 
 
-class PathChange(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class PathChange(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """A path that a plan changes, and who made it what it is."""
 
     path: str
@@ -321,7 +321,7 @@ class PathChange(Answer, frozen=True, kw_only=True, omit_defaults=True):
     by: str = ""
 
 
-class Plan(Data, frozen=True, kw_only=True, omit_defaults=True):
+class RewindPlan(Data, frozen=True, kw_only=True, omit_defaults=True):
     """What a rewind, or taking back an operation, would do; ``plan`` says it in words, path by path.
 
     Left alone are ``kept`` (changed by a person or another program), ``others`` (changed by other sessions),
@@ -344,9 +344,9 @@ class Plan(Data, frozen=True, kw_only=True, omit_defaults=True):
     not_captured: list[str] = msgspec.field(default_factory=list)
 
 
-def plan(found: Rewind, session_id: str = "") -> Plan:
+def plan(found: Rewind, session_id: str = "") -> RewindPlan:
     """Describe a plan."""
-    return Plan(
+    return RewindPlan(
         note=NOTE,
         digest=found.digest,
         plan=cut(str(found), MOST // 2),

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ..errors import Invalid
 from .answers import (
     NOTE,
     CheckpointSeen,
@@ -17,8 +18,8 @@ from .answers import (
     operation,
     session_lines,
 )
+from .bound import BoundStore
 from .digests import digest_of, require, sessions_of
-from .here import Here
 from .parameters import AgentId, Cursor, Digest, Limit, MaybeAgent, MaybeSession, Name, SessionRef
 
 CheckpointId = Annotated[str, Meta(description="The checkpoint's id.", min_length=1)]
@@ -59,7 +60,9 @@ class CheckpointDeletion(Data, frozen=True, kw_only=True, omit_defaults=True):
     checkpoint: CheckpointSeen | None = None
 
 
-def checkpoint_create(here: Here, agent: AgentId, name: Name = None, description: Description = None) -> CheckpointMade:
+def checkpoint_create(
+    here: BoundStore, agent: AgentId, name: Name = None, description: Description = None
+) -> CheckpointMade:
     """Take a checkpoint of an agent: its fields, its state, and where all its sessions are now.
 
     It holds no files; create_checkpoint takes one of a session, with its files.
@@ -69,7 +72,7 @@ def checkpoint_create(here: Here, agent: AgentId, name: Name = None, description
 
 
 def create_checkpoint(
-    here: Here,
+    here: BoundStore,
     session: SessionRef,
     name: Name = None,
     description: Description = None,
@@ -81,14 +84,14 @@ def create_checkpoint(
 
 
 def checkpoint_list(
-    here: Here, agent: MaybeAgent = None, session: MaybeSession = None, limit: Limit = 20, cursor: Cursor = None
+    here: BoundStore, agent: MaybeAgent = None, session: MaybeSession = None, limit: Limit = 20, cursor: Cursor = None
 ) -> Checkpoints:
     """List the checkpoints of an agent or of a session, the newest first. Name one of the two."""
     found = here.store.list_checkpoints(here.holder(session, agent), limit=limit, cursor=cursor, newest=True)
     return Checkpoints(note=NOTE, checkpoints=[checkpoint(each) for each in found], cursor=found.cursor)
 
 
-def checkpoint_restore(here: Here, checkpoint: CheckpointId, digest: Digest = None) -> Restoring:
+def checkpoint_restore(here: BoundStore, checkpoint: CheckpointId, digest: Digest = None) -> Restoring:
     """Bring an agent back to a checkpoint of it: its fields, its state and its conversations, not its files.
 
     In two steps: called without a digest it only says what would change. A checkpoint of the agent as it is now is
@@ -98,16 +101,19 @@ def checkpoint_restore(here: Here, checkpoint: CheckpointId, digest: Digest = No
     return _restoring(here, checkpoint, digest)
 
 
-def _restoring(here: Here, id: str, digest: str | None) -> Restoring:
+def _restoring(here: BoundStore, id: str, digest: str | None) -> Restoring:
     found = here.store.get_checkpoint(id)
     if found.session_id or found.agent_id is None:
-        here.store.restore_checkpoint(found)  # refuses it, and says what to do instead
-    agent = here.store.get_agent(found.agent_id or "")
+        raise Invalid(
+            f"checkpoint {id!r} is one of a session: go back to it with preview_rewind and then apply_rewind, to the"
+            f" point {found.session_id}:{id}"
+        )
+    agent = here.store.get_agent(found.agent_id)
     now = digest_of("checkpoint_restore", id, agent.version, [*sessions_of(here.store, agent.id)])
     if digest is not None:
         require(digest, now, f"restoring checkpoint {id!r}")
         agent = here.store.restore_checkpoint(found)
-        made = next(iter(here.store.operations(limit=1)), None)
+        made = next((each for each in here.store.operations(limit=10) if each.agent_id == agent.id), None)
         return Restoring(
             note=NOTE,
             restored=True,
@@ -127,7 +133,7 @@ def _restoring(here: Here, id: str, digest: str | None) -> Restoring:
     )
 
 
-def checkpoint_delete(here: Here, checkpoint: CheckpointId, digest: Digest = None) -> CheckpointDeletion:
+def checkpoint_delete(here: BoundStore, checkpoint: CheckpointId, digest: Digest = None) -> CheckpointDeletion:
     """Erase a checkpoint of an agent or a session. This cannot be taken back; what it pointed to stays.
 
     In two steps: called without a digest it only shows the checkpoint.
@@ -135,7 +141,7 @@ def checkpoint_delete(here: Here, checkpoint: CheckpointId, digest: Digest = Non
     return _deleting(here, checkpoint, digest)
 
 
-def _deleting(here: Here, id: str, digest: str | None) -> CheckpointDeletion:
+def _deleting(here: BoundStore, id: str, digest: str | None) -> CheckpointDeletion:
     found = here.store.get_checkpoint(id)
     now = digest_of("checkpoint_delete", found.id)
     if digest is None:

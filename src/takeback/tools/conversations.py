@@ -17,19 +17,19 @@ from .answers import (
     MOST,
     NOTE,
     TEXT,
-    Answer,
     Data,
     HitSeen,
     MessageSeen,
     OperationSeen,
     SessionLine,
+    ToolAnswer,
     fitting,
     message,
     operation,
     session_lines,
 )
+from .bound import BoundStore
 from .digests import digest_of, require
-from .here import Here
 from .history import hits
 from .parameters import Cursor, Digest, Limit, MaybeAgent, SessionRef
 
@@ -47,7 +47,7 @@ class GivenMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model: Annotated[str, Meta(description="The model that wrote it.")] | None = None
 
 
-class ConversationSaved(Answer, frozen=True, kw_only=True):
+class ConversationSaved(ToolAnswer, frozen=True, kw_only=True):
     """A conversation was saved."""
 
     conversation: str
@@ -90,7 +90,7 @@ class ConversationDeletion(Data, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def conversation_save(
-    here: Here,
+    here: BoundStore,
     conversation: Annotated[str, Meta(description="Its name, or the id of one that exists.", min_length=1)],
     messages: Annotated[list[GivenMessage], Meta(description="The messages, oldest first.", max_length=1000)],
     mode: Annotated[
@@ -140,8 +140,7 @@ def _write(session: Session, messages: Sequence[GivenMessage], mode: str) -> Non
                 expected=messages[same].content[:80],
                 found=stored[same].text[:80],
             )
-        at = stored[same - 1].seq if same else 0
-        session.write(*items[same:], at=at, expected_revision=revision)
+        session.replace_tail(stored[same].seq, items[same:], revision)
     elif items[len(stored) :]:
         session.append(*items[len(stored) :], expected_revision=revision)
 
@@ -160,7 +159,7 @@ def _item(given: GivenMessage) -> dict[str, Any]:
 
 
 def conversation_load(
-    here: Here,
+    here: BoundStore,
     conversation: SessionRef,
     after: Annotated[int, Meta(description="Begin behind the message with this seq; 0 is the beginning.", ge=0)] = 0,
     limit: Limit = 20,
@@ -180,7 +179,7 @@ def conversation_load(
 
 
 def conversation_list(
-    here: Here,
+    here: BoundStore,
     agent: MaybeAgent = None,
     limit: Limit = 20,
     cursor: Cursor = None,
@@ -191,7 +190,7 @@ def conversation_list(
 
 
 def conversation_search(
-    here: Here,
+    here: BoundStore,
     query: Annotated[str, Meta(description='Words, "a phrase", begin*, -without, one OR other.', min_length=1)],
     agent: MaybeAgent = None,
     limit: Limit = 20,
@@ -202,7 +201,7 @@ def conversation_search(
     return ConversationsFound(note=NOTE, hits=hits(found), notes=[*found.notes], cursor=found.cursor)
 
 
-def conversation_delete(here: Here, conversation: SessionRef, digest: Digest = None) -> ConversationDeletion:
+def conversation_delete(here: BoundStore, conversation: SessionRef, digest: Digest = None) -> ConversationDeletion:
     """Delete a conversation with its sub-agents: they go to the trash, and undo_operation brings them back.
 
     In two steps: called without a digest it only says what would go.

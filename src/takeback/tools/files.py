@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -10,16 +11,16 @@ from msgspec import Meta
 
 from ..errors import Invalid, NotFound
 from ..shell import documents
-from .answers import ALL, MOST, NOTE, TEXT, Answer, Data, cut, line, when
-from .here import Here
-from .history import Prompt, first_prompt
+from .answers import ALL, MOST, NOTE, TEXT, Data, ToolAnswer, cut, line, size, when
+from .bound import BoundStore
+from .history import PromptSeen, first_prompt
 from .parameters import Cursor, Limit, PointRef
 
 if TYPE_CHECKING:
     from ..client.session import Session
-    from ..model.scan import ScanChange
+    from ..model.scan import Scan, ScanChange
 
-_WHY = 3  # calls of one change that are explained
+_CHANGES = 50  # of one scan
 
 
 class FileSeen(Data, frozen=True, kw_only=True, omit_defaults=True):
@@ -32,18 +33,18 @@ class FileSeen(Data, frozen=True, kw_only=True, omit_defaults=True):
     content: str | None = None
 
 
-class Why(Answer, frozen=True, kw_only=True, omit_defaults=True):
-    """The call that changed a path, and what the user had asked."""
+class CallExplained(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that changed files, and what the user had asked."""
 
+    id: str
     session_id: str
-    call_id: str
     tool: str = ""
     arguments: str = ""
-    prompt: Prompt | None = None
+    prompt: PromptSeen | None = None
 
 
-class PathStep(Answer, frozen=True, kw_only=True, omit_defaults=True):
-    """A change of a path: when it was found, what happened, who did it."""
+class PathStep(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
+    """A change of a path: when it was found, what happened, who did it; ``calls`` are explained beside."""
 
     at: str
     path: str
@@ -51,18 +52,20 @@ class PathStep(Answer, frozen=True, kw_only=True, omit_defaults=True):
     by: str
     certainty: str
     sessions: list[str] = msgspec.field(default_factory=list)
-    why: list[Why] = msgspec.field(default_factory=list)
+    calls: list[str] = msgspec.field(default_factory=list)
 
 
 class FileHistory(Data, frozen=True, kw_only=True, omit_defaults=True):
-    """The changes of a path, the newest first."""
+    """The changes of a path, the newest first, and why: the calls that made them. ``more`` counts those left out."""
 
     workspace: str
     changes: list[PathStep]
+    more: int = 0
+    calls: list[CallExplained] = msgspec.field(default_factory=list)
     cursor: str | None = None
 
 
-class FileDifference(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class FileDifference(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """How a path differs."""
 
     path: str
@@ -82,7 +85,7 @@ class Differences(Data, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def get_file_at(
-    here: Here,
+    here: BoundStore,
     point: PointRef,
     path: Annotated[str, Meta(description="The file's path in the session's directory.", min_length=1)],
     offset: Annotated[int, Meta(description="Begin at this character; 0 by default.", ge=0)] = 0,
@@ -110,7 +113,7 @@ def _text(data: bytes) -> str | None:
 
 
 def file_history(
-    here: Here,
+    here: BoundStore,
     path: Annotated[str, Meta(description="A file or directory: absolute, or in the directory.", min_length=1)],
     directory: Annotated[
         str, Meta(description="The directory that sessions worked in; by default the one of this server.")
@@ -125,48 +128,60 @@ def file_history(
     place = directory or here.workspace
     if place is None:
         raise Invalid("name the directory that sessions worked in: directory")
-    found = here.store.workspace(place).timeline(path=path, limit=limit, cursor=cursor)
-    inside = os.path.relpath(os.path.join(place, path), place) if os.path.isabs(path) else os.path.normpath(path)
-    known = dict[str, "Session | None"]()
-    steps = [
-        PathStep(
-            at=when(scan.created_at),
-            path=cut(change.path, TEXT),
-            action=change.action,
-            by=cut(change.by),
-            certainty=change.kind,
-            sessions=[*change.session_ids],
-            why=_why(here, change, known),
-        )
-        for scan in found
-        for change in scan.changes
-        if inside in (".", change.path) or change.path.startswith(f"{inside}/")
-    ]
-    return FileHistory(note=NOTE, workspace=place, changes=steps, cursor=found.cursor)
-
-
-def _why(here: Here, change: ScanChange, known: dict[str, Session | None]) -> list[Why]:
-    """Explain a change by the calls that were open, in the sessions that were at work."""
-    found = []
-    for call_id in change.calls[:_WHY]:
-        for session_id in change.session_ids:
-            if session_id not in known:
-                known[session_id] = here.store.find_session(session_id)
-            session = known[session_id]
-            why = None if session is None else _why_call(session, call_id)
-            if why is not None:
-                found.append(why)
+    found = _history(here, place, path, limit, cursor)
+    while size(found) > ALL and limit > 1:
+        limit //= 2
+        found = _history(here, place, path, limit, cursor)
     return found
 
 
-def _why_call(session: Session, call_id: str) -> Why | None:
+def _history(here: BoundStore, place: str, path: str, limit: int, cursor: str | None) -> FileHistory:
+    inside = os.path.relpath(os.path.join(place, path), place) if os.path.isabs(path) else os.path.normpath(path)
+    whole = inside == "."
+    found = here.store.workspace(place).timeline(path=None if whole else path, limit=limit, cursor=cursor)
+    steps, more, wanted = list[PathStep](), 0, dict[tuple[str, str], None]()
+    for scan in found:
+        under = [each for each in scan.changes if whole or each.path == inside or each.path.startswith(f"{inside}/")]
+        steps += [_step(scan, each) for each in under[:_CHANGES]]
+        more += max(0, len(under) - _CHANGES) + (scan.more if whole else 0)
+        wanted |= {(id, call): None for each in under[:_CHANGES] for id in each.session_ids for call in each.calls}
+    calls = _explained(here, wanted)
+    return FileHistory(note=NOTE, workspace=place, changes=steps, more=more, calls=calls, cursor=found.cursor)
+
+
+def _step(scan: Scan, change: ScanChange) -> PathStep:
+    return PathStep(
+        at=when(scan.created_at),
+        path=cut(change.path, TEXT),
+        action=change.action,
+        by=cut(change.by),
+        certainty=change.kind,
+        sessions=[*change.session_ids],
+        calls=[cut(each) for each in change.calls],
+    )
+
+
+def _explained(here: BoundStore, wanted: Iterable[tuple[str, str]]) -> list[CallExplained]:
+    """Explain calls, each given with a session that it may be one of."""
+    known, found = dict[str, "Session | None"](), list[CallExplained]()
+    for session_id, call_id in wanted:
+        if session_id not in known:
+            known[session_id] = here.store.find_session(session_id)
+        session = known[session_id]
+        call = None if session is None else _call(session, call_id)
+        if call is not None:
+            found.append(call)
+    return found
+
+
+def _call(session: Session, call_id: str) -> CallExplained | None:
     try:
         call = session.tool_call(call_id)
     except NotFound:  # it left the path, or is another session's
         return None
-    return Why(
+    return CallExplained(
+        id=cut(call.id),
         session_id=session.id,
-        call_id=cut(call.id),
         tool=cut(call.name),
         arguments=cut(documents.compact(call.arguments), 500),
         prompt=first_prompt(session, call.seq),
@@ -174,7 +189,7 @@ def _why_call(session: Session, call_id: str) -> Why | None:
 
 
 def diff_points(
-    here: Here,
+    here: BoundStore,
     first: PointRef,
     second: Annotated[str, Meta(description="Another point of the same session; by default how things are now.")]
     | None = None,

@@ -18,13 +18,13 @@ from .answers import (
     MOST,
     NOTE,
     TEXT,
-    Answer,
     CallSeen,
     CheckpointSeen,
     Data,
     HitSeen,
     MessageSeen,
     SessionLine,
+    ToolAnswer,
     checkpoint,
     cut,
     fitting,
@@ -33,7 +33,7 @@ from .answers import (
     message,
     session_lines,
 )
-from .here import Here
+from .bound import BoundStore
 from .parameters import SESSION, Cursor, Limit, MaybeAgent, MaybeSession, SessionRef, Since
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Sessions(Data, frozen=True, kw_only=True, omit_defaults=True):
     cursor: str | None = None
 
 
-class Prompt(Answer, frozen=True, kw_only=True):
+class PromptSeen(ToolAnswer, frozen=True, kw_only=True):
     """What was asked at the beginning of a turn."""
 
     turn: int
@@ -69,7 +69,7 @@ class Prompt(Answer, frozen=True, kw_only=True):
     text: str
 
 
-class BranchSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class BranchSeen(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """A branch of a session."""
 
     name: str
@@ -79,7 +79,7 @@ class BranchSeen(Answer, frozen=True, kw_only=True, omit_defaults=True):
     is_head: bool = False
 
 
-class TaskSeen(Answer, frozen=True, kw_only=True):
+class TaskSeen(ToolAnswer, frozen=True, kw_only=True):
     """A task of a session."""
 
     description: str
@@ -93,7 +93,7 @@ class SessionSeen(Data, frozen=True, kw_only=True, omit_defaults=True):
     key: str
     parent_id: str = ""
     stopped: str = ""
-    latest_prompts: list[Prompt] = msgspec.field(default_factory=list)
+    latest_prompts: list[PromptSeen] = msgspec.field(default_factory=list)
     last_answer: str = ""
     plan: str = ""
     tasks: list[TaskSeen] = msgspec.field(default_factory=list)
@@ -116,7 +116,7 @@ class Messages(Data, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def search_history(
-    here: Here,
+    here: BoundStore,
     query: Annotated[
         str,
         Meta(
@@ -179,7 +179,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def list_sessions(
-    here: Here,
+    here: BoundStore,
     everywhere: Annotated[
         bool, Meta(description="Whether to list the sessions of all directories; true by default.")
     ] = True,
@@ -209,7 +209,7 @@ def list_sessions(
     return Sessions(note=NOTE, sessions=session_lines(found), cursor=found.cursor)
 
 
-def get_session(here: Here, session: SessionRef) -> SessionSeen:
+def get_session(here: BoundStore, session: SessionRef) -> SessionSeen:
     """See a session at a glance: what was asked last, its plan and tasks, what is open, its branches, checkpoints,
     files and sub-agents. Read this first, and then what you need of it.
     """
@@ -224,7 +224,7 @@ def get_session(here: Here, session: SessionRef) -> SessionSeen:
         key=cut(found.key, TEXT),
         parent_id=found.parent_id or "",
         stopped=_stopped(found),
-        latest_prompts=[Prompt(turn=each.turn, seq=each.seq, text=cut(each.text, 500)) for each in prompts],
+        latest_prompts=[PromptSeen(turn=each.turn, seq=each.seq, text=cut(each.text, 500)) for each in prompts],
         last_answer=cut(answers[-1].text, TEXT) if answers else "",
         plan=cut(found.get_plan(), TEXT),
         tasks=[TaskSeen(description=line(each.description), status=each.status) for each in tasks[:_SHOWN]],
@@ -248,14 +248,14 @@ def get_session(here: Here, session: SessionRef) -> SessionSeen:
 
 
 def _stopped(found: Session) -> str:
-    """Say how its last run ended, if it did not end well."""
+    """Describe how its last run ended, if it did not end well."""
     if found.status == "interrupted":
         return "it was cut off" + (f" in turn {found.stopped_at}" if found.stopped_at is not None else "")
     return line(found.error) if found.status in ("error", "timeout", "stopped") and found.error else ""
 
 
 def read_messages(
-    here: Here,
+    here: BoundStore,
     session: Annotated[
         str, Meta(description=f"A session ({SESSION}), or a point of it, such as the ref of a hit.", min_length=1)
     ],
@@ -304,10 +304,10 @@ def _portion(found: Session, messages: list[Message], most: int, *, newest: bool
     )
 
 
-def first_prompt(session: Session, seq: int) -> Prompt | None:
+def first_prompt(session: Session, seq: int) -> PromptSeen | None:
     """Return what the user asked last before an entry."""
     spoken = reversed(session.messages(limit=20, before=seq + 1, tools=False))
     for each in islice(spoken, 20):
         if each.role == "user":
-            return Prompt(turn=each.turn, seq=each.seq, text=cut(each.text, 500))
+            return PromptSeen(turn=each.turn, seq=each.seq, text=cut(each.text, 500))
     return None

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from ..errors import Conflict, Invalid
-from .answers import NOTE, Data, OperationSeen, Plan, SessionLine, cut, operation, plan, session_lines
+from .answers import NOTE, Data, OperationSeen, RewindPlan, SessionLine, cut, operation, plan, session_lines
+from .bound import BoundStore
 from .digests import digest_of, require
-from .here import Here
 from .parameters import Digest, Name, PointRef
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class Undoing(Data, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def preview_rewind(
-    here: Here,
+    here: BoundStore,
     point: PointRef,
     files: WithFiles = True,
     conversation: WithConversation = True,
     paths: Paths = None,
     overwrite: Overwrite = None,
-) -> Plan:
+) -> RewindPlan:
     """See what going back to a point would do, path by path, and what would stay and why. Nothing is changed.
 
     apply_rewind does it, with the same arguments and the digest of this answer.
@@ -69,7 +69,7 @@ def preview_rewind(
 
 
 def _rewind(
-    here: Here,
+    here: BoundStore,
     point: str,
     files: bool,
     conversation: bool,
@@ -87,7 +87,7 @@ def _rewind(
 
 
 def apply_rewind(
-    here: Here,
+    here: BoundStore,
     point: PointRef,
     digest: Annotated[str, Meta(description="The digest of the preview, which must have shown just this.")],
     files: WithFiles = True,
@@ -112,7 +112,7 @@ def apply_rewind(
 
 
 def fork_session(
-    here: Here,
+    here: BoundStore,
     point: PointRef,
     name: Name = None,
     as_session: Annotated[
@@ -129,7 +129,7 @@ def fork_session(
 
 
 def undo_operation(
-    here: Here,
+    here: BoundStore,
     operation: Annotated[str, Meta(description="The operation's id, as other tools answer it.", min_length=1)],
     digest: Digest = None,
 ) -> Undoing:
@@ -140,8 +140,8 @@ def undo_operation(
     return _undoing(here, operation, digest)
 
 
-def _undoing(here: Here, id: str, digest: str | None) -> Undoing:
-    found = _operation(here, id)
+def _undoing(here: BoundStore, id: str, digest: str | None) -> Undoing:
+    found = here.store.get_operation(id)
     if found.undone:
         raise Conflict(f"operation {id!r} was taken back already", found=id)
     preview = _preview(here, found)
@@ -154,12 +154,7 @@ def _undoing(here: Here, id: str, digest: str | None) -> Undoing:
     return Undoing(note=NOTE, undone=True, operation=operation(done))
 
 
-def _operation(here: Here, id: str) -> Operation:
-    """Return an operation by its id."""
-    return here.store.get_operation(id)
-
-
-def _preview(here: Here, found: Operation) -> Rewind | None:
+def _preview(here: BoundStore, found: Operation) -> Rewind | None:
     """Return what taking an operation back does to files and a conversation, None if it moves neither."""
     try:
         if found.session_id is not None:

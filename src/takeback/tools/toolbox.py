@@ -19,7 +19,7 @@ from ..errors import Error, Invalid, NotFound, Unsupported
 from ..shell import failures
 from ..shell.secrets import mask
 from . import forms
-from .here import Here
+from .bound import BoundStore
 from .signatures import Signature, arguments_of, signature_of
 from .table import EFFECTS, NONE, TOOLS, ToolRow
 
@@ -31,7 +31,7 @@ _REFUSED = "not_allowed"
 class Tool:
     """A tool of a toolbox: its name, description, schemas, and what it may change; call it with its arguments."""
 
-    def __init__(self, name: str, row: ToolRow, here: Here) -> None:
+    def __init__(self, name: str, row: ToolRow, here: BoundStore) -> None:
         self.name, self.effect = name, row.effect
         self._row, self._here = row, here
         self.description = " ".join((inspect.getdoc(row.function) or name).split())
@@ -80,7 +80,7 @@ class Tool:
         return f"<Tool {self.name} ({'reads' if self.is_read_only else self.effect})>"
 
 
-class Reply(NamedTuple):
+class ToolReply(NamedTuple):
     """The answer to a call: ``text`` for the model, ``data`` for programs, ``code`` of the error if it failed."""
 
     text: str
@@ -96,7 +96,7 @@ class Reply(NamedTuple):
 class Toolbox:
     """The tools of a store that an agent may use: a mapping of names to tools."""
 
-    def __init__(self, here: Here, allow: frozenset[str]) -> None:
+    def __init__(self, here: BoundStore, allow: frozenset[str]) -> None:
         self.allow = allow
         self._tools = {
             name: Tool(name, row, here) for name, row in TOOLS.items() if row.effect == NONE or row.effect in allow
@@ -136,7 +136,7 @@ class Toolbox:
         """Return the tools as ``tools`` of Gemini's generateContent."""
         return forms.gemini(self)
 
-    def call(self, name: str, arguments: Mapping[str, Any] | str | bytes | None = None) -> Reply:
+    def call(self, name: str, arguments: Mapping[str, Any] | str | bytes | None = None) -> ToolReply:
         """Call a tool as a model asked for it: by name, with a mapping or JSON; what fails is a reply that says why."""
         mark = os.urandom(4).hex()
         try:
@@ -148,7 +148,7 @@ class Toolbox:
             return _failed(name, "system", failures.refused(error), mark)
         said = {field: value for field, value in data.items() if field != "note"}  # the first line says that already
         body = msgspec.json.encode(said).decode()
-        return Reply(f"{_DATA.format(mark=mark)}\n--- {mark}\n{body}\n--- {mark}", data)
+        return ToolReply(_between(mark, _DATA.format(mark=mark), body), data)
 
     def _missing(self, name: str) -> str:
         row = TOOLS.get(name)
@@ -160,8 +160,10 @@ class Toolbox:
         )
 
 
-def _failed(tool: str, code: str, said: str, mark: str) -> Reply:
-    return Reply(f"{_FAILED.format(tool=tool, code=code, mark=mark)}\n--- {mark}\n{mask(said)}\n--- {mark}", None, code)
+def _failed(tool: str, code: str, said: str, mark: str) -> ToolReply:
+    return ToolReply(
+        f"{_FAILED.format(tool=tool, code=code, mark=mark)}\n--- {mark}\n{mask(said)}\n--- {mark}", None, code
+    )
 
 
 def _hidden(value: Any) -> Any:
@@ -175,7 +177,7 @@ def _hidden(value: Any) -> Any:
     return value
 
 
-def require_writable(here: Here, allow: frozenset[str]) -> None:
+def require_writable(here: BoundStore, allow: frozenset[str]) -> None:
     """Refuse to offer tools that change a store which was opened to be read."""
     if allow and here.store.capabilities.read_only:
         raise Unsupported(

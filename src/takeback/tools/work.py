@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import NotFound
-from .answers import NOTE, Answer, Data, cut, fitting_values, line
-from .here import Here
+from .answers import NOTE, Data, ToolAnswer, cut, fitting_values, line
+from .bound import BoundStore
 from .history import TaskSeen
 from .parameters import MaybeAgent, MaybeSession, SessionRef
 
@@ -21,7 +21,7 @@ class GivenTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     status: Literal["pending", "in_progress", "completed", "failed", "skipped"] = "pending"
 
 
-class SubAgent(Answer, frozen=True, kw_only=True, omit_defaults=True):
+class SubAgent(ToolAnswer, frozen=True, kw_only=True, omit_defaults=True):
     """A sub-agent was started; somebody has yet to run it."""
 
     session_id: str
@@ -31,7 +31,7 @@ class SubAgent(Answer, frozen=True, kw_only=True, omit_defaults=True):
     message: str
 
 
-class MessageSent(Answer, frozen=True, kw_only=True):
+class MessageSent(ToolAnswer, frozen=True, kw_only=True):
     """A message was put into the inbox of a session."""
 
     message_id: str
@@ -54,13 +54,13 @@ class StateRead(Data, frozen=True, kw_only=True, omit_defaults=True):
     left_out: list[str] = msgspec.field(default_factory=list)
 
 
-class StateSet(Answer, frozen=True, kw_only=True):
+class StateSet(ToolAnswer, frozen=True, kw_only=True):
     """A state was changed, or was so already."""
 
     version: int
 
 
-class Statistics(Answer, frozen=True, kw_only=True):
+class Statistics(ToolAnswer, frozen=True, kw_only=True):
     """What a store holds."""
 
     agents: int
@@ -72,7 +72,7 @@ class Statistics(Answer, frozen=True, kw_only=True):
 
 
 def spawn_subagent(
-    here: Here,
+    here: BoundStore,
     parent: SessionRef,
     task: Annotated[str, Meta(description="What the sub-agent is to do: its first message.", min_length=1)],
     label: Annotated[str, Meta(description="A label, unique among its siblings.", max_length=200)] | None = None,
@@ -91,7 +91,7 @@ def spawn_subagent(
 
 
 def send_message(
-    here: Here,
+    here: BoundStore,
     session: SessionRef,
     text: Annotated[str, Meta(description="What to say.", min_length=1)],
     sender: MaybeSession = None,
@@ -103,7 +103,7 @@ def send_message(
 
 
 def update_tasks(
-    here: Here,
+    here: BoundStore,
     session: SessionRef,
     tasks: Annotated[list[GivenTask], Meta(description="All tasks, in their order.", max_length=500)],
 ) -> Tasks:
@@ -117,7 +117,7 @@ def update_tasks(
 
 
 def get_state(
-    here: Here,
+    here: BoundStore,
     session: MaybeSession = None,
     agent: MaybeAgent = None,
     key: Annotated[str, Meta(description="Only the value of this key.")] | None = None,
@@ -137,7 +137,7 @@ def get_state(
 
 
 def set_state(
-    here: Here,
+    here: BoundStore,
     session: MaybeSession = None,
     agent: MaybeAgent = None,
     values: Annotated[dict[str, Any], Meta(description="Keys to set, with their values.")] | None = None,
@@ -150,7 +150,7 @@ def set_state(
     return StateSet(version=state.update(values or {}, delete=delete or (), expected_version=expected_version))
 
 
-def persistence_stats(here: Here) -> Statistics:
+def persistence_stats(here: BoundStore) -> Statistics:
     """See what the store holds: how many agents, sessions, checkpoints, messages and contents, and its size."""
     found = here.store.stats()
     return Statistics(

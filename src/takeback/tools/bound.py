@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..client.store_reading import StoreReading
 
 
-class Here(NamedTuple):
+class BoundStore(NamedTuple):
     """What a tool works on; ``searched`` is the store as searches see it, which may keep an index of its own."""
 
     store: Store
