@@ -161,9 +161,12 @@ class Toolbox:
 
 
 def _failed(tool: str, code: str, said: str, mark: str) -> ToolReply:
-    return ToolReply(
-        f"{_FAILED.format(tool=tool, code=code, mark=mark)}\n--- {mark}\n{mask(said)}\n--- {mark}", None, code
-    )
+    return ToolReply(_between(mark, _FAILED.format(tool=tool, code=code, mark=mark), mask(said)), None, code)
+
+
+def _between(mark: str, first: str, stored: str) -> str:
+    """Put what is stored between two lines with a mark."""
+    return f"{first}\n--- {mark}\n{stored}\n--- {mark}"
 
 
 def _hidden(value: Any) -> Any:
