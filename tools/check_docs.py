@@ -20,7 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import takeback
+from takeback import tools
 from takeback.testing import postgres
+from takeback.tools.table import TOOLS as TOOLS_BY_NAME
 
 ROOT = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)]*))?\)")
@@ -40,6 +42,7 @@ HANDLES = (
     "Attachment",
     "Documents",
 )
+TOOLS = ("Toolbox", "Tool", "ToolReply")  # the classes of takeback.tools
 EVERY_VALUE = {"to_dict", "from_dict"}  # what the reference describes once, for all values
 
 
@@ -94,7 +97,15 @@ def undocumented() -> list[str]:
         described = _words(_section(reference, name) if name in HANDLES else _row(reference, name))
         missing = [member for member in members(thing) if member not in described | EVERY_VALUE]
         found += [f"docs/reference.md does not describe {name}.{member}" for member in missing]
-    return found
+    return found + _undocumented_tools(reference)
+
+
+def _undocumented_tools(reference: str) -> list[str]:
+    """Find names and members of ``takeback.tools``, and tools, that the reference leaves out."""
+    described = _words(_section(reference, "tools"))
+    names = [*tools.__all__, *TOOLS_BY_NAME, *(member for name in TOOLS for member in members(getattr(tools, name)))]
+    bare = [f"takeback.tools.{name}.{each} has no docstring" for name in TOOLS for each in _bare(getattr(tools, name))]
+    return bare + [f"docs/reference.md does not mention {name} of takeback.tools" for name in names if name not in described]
 
 
 def members(cls: type) -> list[str]:
