@@ -105,7 +105,9 @@ def _undocumented_tools(reference: str) -> list[str]:
     described = _words(_section(reference, "tools"))
     names = [*tools.__all__, *TOOLS_BY_NAME, *(member for name in TOOLS for member in members(getattr(tools, name)))]
     bare = [f"takeback.tools.{name}.{each} has no docstring" for name in TOOLS for each in _bare(getattr(tools, name))]
-    return bare + [f"docs/reference.md does not mention {name} of takeback.tools" for name in names if name not in described]
+    return bare + [
+        f"docs/reference.md does not mention {name} of takeback.tools" for name in names if name not in described
+    ]
 
 
 def members(cls: type) -> list[str]:

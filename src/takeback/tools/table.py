@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from . import agents, checkpoints, conversations, files, history, moves, work
+from .agents import agent_delete, agent_list, agent_load, agent_save
+from .checkpoints import checkpoint_create, checkpoint_delete, checkpoint_list, checkpoint_restore, create_checkpoint
+from .conversations import (
+    conversation_delete,
+    conversation_list,
+    conversation_load,
+    conversation_save,
+    conversation_search,
+)
+from .files import diff_points, file_history, get_file_at
+from .history import get_session, list_sessions, read_messages, search_history
+from .moves import apply_rewind, fork_session, preview_rewind, undo_operation
+from .work import get_state, persistence_stats, send_message, set_state, spawn_subagent, update_tasks
 
 NONE = "none"
 EFFECTS = ("state", "checkpoint", "rewind", "delete")
@@ -26,37 +38,37 @@ class ToolRow(NamedTuple):
 
 TOOLS: dict[str, ToolRow] = {
     # Reading one's own history.
-    "search_history": ToolRow(history.search_history),
-    "list_sessions": ToolRow(history.list_sessions),
-    "get_session": ToolRow(history.get_session),
-    "read_messages": ToolRow(history.read_messages),
-    "get_file_at": ToolRow(files.get_file_at),
-    "file_history": ToolRow(files.file_history),
-    "diff_points": ToolRow(files.diff_points),
-    "get_state": ToolRow(work.get_state),
-    "preview_rewind": ToolRow(moves.preview_rewind),
+    "search_history": ToolRow(search_history),
+    "list_sessions": ToolRow(list_sessions),
+    "get_session": ToolRow(get_session),
+    "read_messages": ToolRow(read_messages),
+    "get_file_at": ToolRow(get_file_at),
+    "file_history": ToolRow(file_history),
+    "diff_points": ToolRow(diff_points),
+    "get_state": ToolRow(get_state),
+    "preview_rewind": ToolRow(preview_rewind),
     # Changing what is now.
-    "set_state": ToolRow(work.set_state, "state", repeats=True),
-    "update_tasks": ToolRow(work.update_tasks, "state", repeats=True),
-    "send_message": ToolRow(work.send_message, "state", adds=True),
-    "spawn_subagent": ToolRow(work.spawn_subagent, "state", adds=True),
-    "create_checkpoint": ToolRow(checkpoints.create_checkpoint, "checkpoint", adds=True),
-    "fork_session": ToolRow(moves.fork_session, "checkpoint", adds=True),
-    "apply_rewind": ToolRow(moves.apply_rewind, "rewind", repeats=True),
-    "undo_operation": ToolRow(moves.undo_operation, "rewind", repeats=True),
+    "set_state": ToolRow(set_state, "state", repeats=True),
+    "update_tasks": ToolRow(update_tasks, "state", repeats=True),
+    "send_message": ToolRow(send_message, "state", adds=True),
+    "spawn_subagent": ToolRow(spawn_subagent, "state", adds=True),
+    "create_checkpoint": ToolRow(create_checkpoint, "checkpoint", adds=True),
+    "fork_session": ToolRow(fork_session, "checkpoint", adds=True),
+    "apply_rewind": ToolRow(apply_rewind, "rewind", repeats=True),
+    "undo_operation": ToolRow(undo_operation, "rewind", repeats=True),
     # Agents, conversations and checkpoints as a program keeps them.
-    "agent_save": ToolRow(agents.agent_save, "state", repeats=True),
-    "agent_load": ToolRow(agents.agent_load),
-    "agent_list": ToolRow(agents.agent_list),
-    "agent_delete": ToolRow(agents.agent_delete, "delete", repeats=True),
-    "conversation_save": ToolRow(conversations.conversation_save, "state", adds=True),
-    "conversation_load": ToolRow(conversations.conversation_load),
-    "conversation_list": ToolRow(conversations.conversation_list),
-    "conversation_search": ToolRow(conversations.conversation_search),
-    "conversation_delete": ToolRow(conversations.conversation_delete, "delete", repeats=True),
-    "checkpoint_create": ToolRow(checkpoints.checkpoint_create, "checkpoint", adds=True),
-    "checkpoint_list": ToolRow(checkpoints.checkpoint_list),
-    "checkpoint_restore": ToolRow(checkpoints.checkpoint_restore, "rewind", repeats=True),
-    "checkpoint_delete": ToolRow(checkpoints.checkpoint_delete, "delete", repeats=True),
-    "persistence_stats": ToolRow(work.persistence_stats),
+    "agent_save": ToolRow(agent_save, "state", repeats=True),
+    "agent_load": ToolRow(agent_load),
+    "agent_list": ToolRow(agent_list),
+    "agent_delete": ToolRow(agent_delete, "delete", repeats=True),
+    "conversation_save": ToolRow(conversation_save, "state", adds=True),
+    "conversation_load": ToolRow(conversation_load),
+    "conversation_list": ToolRow(conversation_list),
+    "conversation_search": ToolRow(conversation_search),
+    "conversation_delete": ToolRow(conversation_delete, "delete", repeats=True),
+    "checkpoint_create": ToolRow(checkpoint_create, "checkpoint", adds=True),
+    "checkpoint_list": ToolRow(checkpoint_list),
+    "checkpoint_restore": ToolRow(checkpoint_restore, "rewind", repeats=True),
+    "checkpoint_delete": ToolRow(checkpoint_delete, "delete", repeats=True),
+    "persistence_stats": ToolRow(persistence_stats),
 }
