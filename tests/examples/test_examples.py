@@ -91,6 +91,13 @@ SAYS = {
         "Refunded 19.00 to Anna and left a notice",
         "the bank got 2 requests for 1 refund",
     ],
+    "own_history": [
+        "search_history: .*no longer «takes» «its» «lock»",
+        'file_history: .*"by": "bash of session ',
+        'preview_rewind: .*"pool.py", "action": "overwrite"',
+        "apply_rewind: 1 file changed",
+        "\nwith lock: free.pop",
+    ],
     "parallel_workers": [
         "100 reports, 100 distinct",
         "(?:  worker .: 25, in order\n){4}",

@@ -3,7 +3,8 @@
 A message says its text, the inputs of its tool calls, the outputs of their results and the names of its attachments.
 Of other entries it is whatever a person or a model wrote: plans, tasks, notes, summaries, questions and answers, paths
 of files, the text of a custom entry. Data that is not text, such as the base64 of an image, is left out, and so are
-thinking and the state of a session.
+thinking and the state of a session. So are the inputs and outputs of tools that search a store: they repeat what was
+looked for and found, and the next search would find them first.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 TITLE = NUMBERS["title"]
 _DEEPEST = 200
 _DATA = frozenset({"data", "file_data", "signature", "encrypted_content", "image_url", "bytes", "b64_json"})
+_SEARCHES = ("search_history", "conversation_search")  # of takeback.tools; clients put a prefix before them
 _NAMES = frozenset({"id", "type", "tool_use_id", "call_id", "media_type", "mime_type", "mimeType"})
 
 
@@ -82,16 +84,31 @@ def _message(row: EntryRow, tool_of: ToolOf) -> EntryText:
     for call in message.tool_calls:
         kinds.append("call")
         tools.append(call.name)
-        texts += [call.name, *plain(call.arguments)]
+        texts += _asked(call.name, call.arguments)
     for result in message.tool_results:
         kinds.append("result")
-        tools.append(result.name or body.tool_name or tool_of(result.call_id) or "")
-        texts += [each for each in plain(result.content) if each not in text]
+        tools.append(tool := result.name or body.tool_name or tool_of(result.call_id) or "")
+        if tool.endswith(_SEARCHES):
+            texts = [_without(each, plain(result.content)) for each in texts]
+        else:
+            texts += [each for each in plain(result.content) if each not in text]
     texts += [each["name"] for each in body.attachments or () if isinstance(each.get("name"), str)]
     kinds = kinds or ["message"]
     return EntryText(
         kinds[0], tuple(dict.fromkeys(kinds)), role, tuple(filter(None, dict.fromkeys(tools))), tuple(texts)
     )
+
+
+def _asked(tool: str, given: Any) -> list[str]:
+    """Return what a call says: the tool and its input."""
+    return [tool] if tool.endswith(_SEARCHES) else [tool, *plain(given)]
+
+
+def _without(text: str, parts: Iterator[str]) -> str:
+    """Take the text of a result out of that of its message, which may hold it."""
+    for part in parts:
+        text = text.replace(part, " ") if part else text
+    return text
 
 
 def plain(value: Any) -> Iterator[str]:
@@ -128,7 +145,7 @@ def _call(body: dict[str, Any]) -> EntryText | None:
     name = body.get("name") or ""
     if "arguments" not in body:
         return _of("call", *body.get("paths") or (), tools=(name,), role="assistant")
-    return _of("call", name, *plain(body["arguments"]), *body.get("paths") or (), tools=(name,), role="assistant")
+    return _of("call", *_asked(name, body["arguments"]), *body.get("paths") or (), tools=(name,), role="assistant")
 
 
 def _tasks(body: dict[str, Any]) -> EntryText | None:

@@ -358,6 +358,21 @@ class Searches(Contract):
         assert not nothing
         assert "left out: -rf" in nothing.notes[0]
 
+    @pytest.mark.feature("E10", "E12")
+    def test_what_an_earlier_search_was_asked_and_answered_is_no_hit(self, store: Store, session: Session) -> None:
+        session.rename("animals")
+        said = _place(session, session.assistant("the quokka sleeps"))
+        for tool in ("search_history", "mcp__takeback__search_history", "takeback_conversation_search"):
+            with session.tool(tool, {"query": "quokka"}) as run:
+                run.result('{"hits": [{"snippet": "the quokka sleeps"}]}')
+            asked = {"type": "tool_use", "id": tool, "name": tool, "input": {"query": "quokka"}}
+            session.append({"role": "assistant", "content": [asked]})
+            answer = {"type": "tool_result", "tool_use_id": tool, "content": "the quokka sleeps"}
+            session.append({"role": "user", "content": [answer, {"type": "text", "text": "and the numbat"}]})
+        assert _found(store, "quokka") == [said]
+        assert len(_found(store, "numbat")) == 3
+        assert _found(store, "", tool="search_history"), "that it was called is found all the same"
+
     @pytest.mark.feature("E10")
     def test_whole_words_come_before_parts_of_words(self, store: Store, session: Session) -> None:
         session.assistant("the cat sat")
