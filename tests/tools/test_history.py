@@ -89,7 +89,7 @@ def test_a_large_file_is_read_in_portions(reader: Agent, store: takeback.Store, 
     found, offset = "", 0
     while offset is not None:
         page = reader.call("get_file_at", point="large:binary too", path="large.txt", offset=offset, max_chars=20000)
-        found += page["content"].removesuffix("...") if "next_offset" in page else page["content"]
+        found += page["content"]
         offset = page.get("next_offset")
     assert found == text
     assert "content" not in reader.call("get_file_at", point="large:binary too", path="data.bin")

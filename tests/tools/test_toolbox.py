@@ -240,6 +240,7 @@ def test_likely_secrets_are_hidden_wherever_they_are(store: takeback.Store, agen
         ("conversation_load", {"conversation": "s"}),
         ("conversation_list", {}),
         ("get_file_at", {"point": "s:2", "path": "key.txt"}),
+        ("get_file_at", {"point": "s:2", "path": "key.txt", "offset": 14}),
         ("file_history", {"path": "key.txt"}),
         ("diff_points", {"first": "s:1"}),
         ("get_state", {"session": "s"}),

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from ..errors import Invalid, NotFound
 from ..shell import documents
+from ..shell.secrets import mask
 from .answers import ALL, MOST, NOTE, TEXT, Data, ToolAnswer, cut, line, size, when
 from .bound import BoundStore
 from .history import PromptSeen, first_prompt
@@ -96,20 +97,24 @@ def get_file_at(
     """Read a file as it was at a point of a session, whatever became of it since."""
     session, there = here.point(point)
     data = session.file_at(path, there)
-    text = _text(data)
-    shown = None if text is None else cut(text[offset:], max_chars)
-    following = offset + max_chars if text is not None and len(text) > offset + max_chars else None
+    text, end = _text(data), offset + max_chars
     return FileSeen(
-        note=NOTE, path=cut(path, TEXT), size=len(data), offset=offset, next_offset=following, content=shown
+        note=NOTE,
+        path=cut(path, TEXT),
+        size=len(data),
+        offset=offset,
+        next_offset=end if text is not None and len(text) > end else None,
+        content=None if text is None else text[offset:end],
     )
 
 
 def _text(data: bytes) -> str | None:
+    """Return the text of a file, None if it is none; secrets are hidden first, or an offset could begin within one."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
         return None
-    return None if "\0" in text else text
+    return None if "\0" in text else mask(text)
 
 
 def file_history(
