@@ -11,7 +11,6 @@ from pathlib import Path
 from _scripted import Reply, anthropic_client
 
 import takeback
-import takeback.tools
 
 MODEL = "claude-sonnet-5-5"
 

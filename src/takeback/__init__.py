@@ -18,6 +18,7 @@ lazy.install()
 from . import model  # noqa: E402
 
 if TYPE_CHECKING:
+    from . import tools as tools
     from .aio import (
         AsyncAgent,
         AsyncAgentState,
@@ -270,6 +271,8 @@ def __getattr__(name: str) -> Any:
     """Load a public name on first use."""
     from importlib import import_module
 
+    if name == "tools":
+        return import_module(f"{__name__}.tools")
     for module, names in _WHERE.items():
         if name in names.split():
             found = getattr(import_module(f"{__name__}.{module}"), _RENAMED.get(name, name))
