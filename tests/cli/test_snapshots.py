@@ -69,6 +69,7 @@ COMMANDS: dict[str, list[str]] = {
     "run": ["run", "run -n -- make"],
     "guard": ["guard nosuch", "guard --settle x"],
     "hook": ["hook", "hook nosuch"],
+    "mcp": ["mcp --port 3", "mcp --allow everything", "mcp --allow state,rewnd"],
     "rename": ["rename oauth Another", "rename oauth Again -n"],
     "tag": ["tag oauth a b"],
     "untag": ["untag oauth nosuch"],
