@@ -136,7 +136,7 @@ class AsyncStore(Bound):
         self,
         id_name_or_key: str,
         *,
-        agent: str | None = None,
+        agent: str | AsyncAgent | None = None,
         workspace: str | PathLike[str] | None = None,
         wait: float = 0,
     ) -> Opening[AsyncSession]:
@@ -150,7 +150,7 @@ class AsyncStore(Bound):
             return AsyncSession(
                 self._portal,
                 await self._portal.run(
-                    lambda: self._sync.get_session(id_name_or_key, agent=agent, workspace=workspace, wait=wait)
+                    lambda: self._sync.get_session(id_name_or_key, agent=unwrap(agent), workspace=workspace, wait=wait)
                 ),
             )
 
@@ -160,14 +160,14 @@ class AsyncStore(Bound):
         self,
         id_name_or_key: str,
         *,
-        agent: str | None = None,
+        agent: str | AsyncAgent | None = None,
         workspace: str | PathLike[str] | None = None,
         wait: float = 0,
     ) -> AsyncSession | None:
         """Return a session by its exact id, key or name, or None; ``wait`` is as in ``get_session``."""
         return (lambda found: AsyncSession(self._portal, found) if isinstance(found, Session) else found)(
             await self._portal.run(
-                lambda: self._sync.find_session(id_name_or_key, agent=agent, workspace=workspace, wait=wait)
+                lambda: self._sync.find_session(id_name_or_key, agent=unwrap(agent), workspace=workspace, wait=wait)
             )
         )
 
@@ -184,7 +184,7 @@ class AsyncStore(Bound):
     async def list_sessions(
         self,
         *,
-        agent: str | None = None,
+        agent: str | AsyncAgent | None = None,
         kinds: str | Iterable[str] | None = None,
         status: str | Iterable[str] | None = None,
         label: str | None = None,
@@ -215,7 +215,7 @@ class AsyncStore(Bound):
         return (lambda page: Page([AsyncSession(self._portal, each) for each in page], page.cursor, page.damaged))(
             await self._portal.run(
                 lambda: self._sync.list_sessions(
-                    agent=agent,
+                    agent=unwrap(agent),
                     kinds=kinds,
                     status=status,
                     label=label,
@@ -242,7 +242,7 @@ class AsyncStore(Bound):
         *,
         roles: str | Iterable[str] = (),
         kinds: str | Iterable[str] = (),
-        agent: str | None = None,
+        agent: str | AsyncAgent | None = None,
         session: AsyncSession | str | None = None,
         workspace: str | PathLike[str] | None = None,
         since: datetime | None = None,
@@ -275,7 +275,7 @@ class AsyncStore(Bound):
                 query,
                 roles=roles,
                 kinds=kinds,
-                agent=agent,
+                agent=unwrap(agent),
                 session=unwrap(session),
                 workspace=workspace,
                 since=since,
@@ -412,7 +412,7 @@ class AsyncStore(Bound):
         self,
         name_or_session: str | AsyncSession | None = None,
         *,
-        agent: str = "main",
+        agent: str | AsyncAgent = "main",
         workspace: str | PathLike[str] | None = None,
         wait: float = 0,
         take_over: bool = False,
@@ -437,7 +437,7 @@ class AsyncStore(Bound):
                 await self._portal.wait(
                     lambda: self._sync.session(
                         unwrap(name_or_session),
-                        agent=agent,
+                        agent=unwrap(agent),
                         workspace=workspace,
                         wait=wait,
                         take_over=take_over,
@@ -456,7 +456,7 @@ class AsyncStore(Bound):
         *,
         parent: str | AsyncSession | None = None,
         label: str | None = None,
-        agent: str = "main",
+        agent: str | AsyncAgent = "main",
         workspace: str | PathLike[str] | None = None,
         model: str | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -475,7 +475,7 @@ class AsyncStore(Bound):
                     task,
                     parent=unwrap(parent),
                     label=label,
-                    agent=agent,
+                    agent=unwrap(agent),
                     workspace=workspace,
                     model=model,
                     metadata=metadata,
@@ -485,18 +485,20 @@ class AsyncStore(Bound):
             )
         )
 
-    def main_session(self, agent: str = "main", *, wait: float = 0) -> Opening[AsyncSession]:
+    def main_session(self, agent: str | AsyncAgent = "main", *, wait: float = 0) -> Opening[AsyncSession]:
         """Return an agent's main session, creating it if it is new.
 
         ``wait`` is how many seconds entering it waits for whoever runs it, before it raises ``Busy``.
         """
 
         async def opening() -> AsyncSession:
-            return AsyncSession(self._portal, await self._portal.run(lambda: self._sync.main_session(agent, wait=wait)))
+            return AsyncSession(
+                self._portal, await self._portal.run(lambda: self._sync.main_session(unwrap(agent), wait=wait))
+            )
 
         return Opening(opening)
 
-    def cron_session(self, agent: str, name: str, *, wait: float = 0) -> Opening[AsyncSession]:
+    def cron_session(self, agent: str | AsyncAgent, name: str, *, wait: float = 0) -> Opening[AsyncSession]:
         """Return the session of an agent's scheduled job, creating it if it is new.
 
         ``wait`` is how many seconds entering it waits for a run that still goes on, before it raises ``Busy``.
@@ -504,13 +506,13 @@ class AsyncStore(Bound):
 
         async def opening() -> AsyncSession:
             return AsyncSession(
-                self._portal, await self._portal.run(lambda: self._sync.cron_session(agent, name, wait=wait))
+                self._portal, await self._portal.run(lambda: self._sync.cron_session(unwrap(agent), name, wait=wait))
             )
 
         return Opening(opening)
 
     def directory_session(
-        self, path: str | PathLike[str], *, agent: str = "main", wait: float = 0
+        self, path: str | PathLike[str], *, agent: str | AsyncAgent = "main", wait: float = 0
     ) -> Opening[AsyncSession]:
         """Return the session of a directory, creating it if it is new; the directory must exist.
 
@@ -520,7 +522,8 @@ class AsyncStore(Bound):
 
         async def opening() -> AsyncSession:
             return AsyncSession(
-                self._portal, await self._portal.run(lambda: self._sync.directory_session(path, agent=agent, wait=wait))
+                self._portal,
+                await self._portal.run(lambda: self._sync.directory_session(path, agent=unwrap(agent), wait=wait)),
             )
 
         return Opening(opening)
@@ -546,7 +549,7 @@ class AsyncStore(Bound):
         self,
         name: str | None = None,
         *,
-        agent: str = "main",
+        agent: str | AsyncAgent = "main",
         workspace: str | PathLike[str] | None = None,
         idempotency_key: str | None = None,
         **fields: Unpack[NewSession],
@@ -563,7 +566,7 @@ class AsyncStore(Bound):
                 await self._portal.run(
                     lambda: self._sync.create_session(
                         name,
-                        agent=agent,
+                        agent=unwrap(agent),
                         workspace=workspace,
                         idempotency_key=idempotency_key,
                         **{key: unwrap(value) for key, value in fields.items()},
@@ -781,7 +784,7 @@ class AsyncStore(Bound):
         by: str = "model",
         *,
         session: AsyncSession | str | None = None,
-        agent: str | None = None,
+        agent: str | AsyncAgent | None = None,
         workspace: str | PathLike[str] | None = None,
         since: datetime | None = None,
         time_zone: tzinfo | None = None,
@@ -795,7 +798,7 @@ class AsyncStore(Bound):
         """
         return await self._portal.run(
             lambda: self._sync.spending(
-                by, session=unwrap(session), agent=agent, workspace=workspace, since=since, time_zone=time_zone
+                by, session=unwrap(session), agent=unwrap(agent), workspace=workspace, since=since, time_zone=time_zone
             )
         )
 
@@ -2008,7 +2011,7 @@ class AsyncSession(Bound):
         task: str,
         *,
         label: str | None = None,
-        agent: str | None = None,
+        agent: str | AsyncAgent | None = None,
         workspace: str | PathLike[str] | None = None,
         model: str | None = None,
         call_id: str | ToolCall | None = None,
@@ -2028,7 +2031,7 @@ class AsyncSession(Bound):
                 lambda: self._sync.spawn(
                     task,
                     label=label,
-                    agent=agent,
+                    agent=unwrap(agent),
                     workspace=workspace,
                     model=model,
                     call_id=call_id,

@@ -12,6 +12,7 @@ from .. import codec
 from ..clock import to_datetime
 from ..errors import Invalid
 from ..model.page import Page
+from . import agent
 
 T = TypeVar("T")
 
@@ -80,6 +81,18 @@ def seconds(value: object, *, what: str) -> float:
 def optional_name(value: object, *, what: str) -> str | None:
     """Check a name that may be left out."""
     return None if value is None else name(value, what=what)
+
+
+def agent_id(value: object) -> str:
+    """Check an agent: itself, or its id."""
+    if isinstance(value, str):
+        return name(value, what="agent")
+    return value.id if isinstance(value, agent.Agent) else name(value, what="agent")
+
+
+def optional_agent_id(value: object) -> str | None:
+    """Check an agent that may be left out."""
+    return None if value is None else agent_id(value)
 
 
 def workspace(value: object) -> str:

@@ -19,6 +19,7 @@ from ..search.searcher import SHAPE, Searcher, SearchQuestion
 from . import arguments
 
 if TYPE_CHECKING:
+    from .agent import Agent
     from .reading import Reading
     from .store_reading import StoreReading
 
@@ -38,7 +39,7 @@ def search(
     *,
     roles: Iterable[str],
     kinds: Iterable[str],
-    agent: str | None,
+    agent: str | Agent | None,
     session: Reading | str | None,
     workspace: str | PathLike[str] | None,
     since: datetime | None,
@@ -63,7 +64,8 @@ def search(
     named = None if path is None else _inside(str(path), place)
     asked = query.parse(arguments.text(words, what="query"))
     if not words.strip() and named is not None:
-        asked = query.parse('"{}"'.format(named.replace('"', " ")))  # everything about this path
+        everything = query.parse('"{}"'.format(named.replace('"', " ")))  # about this path
+        asked = everything._replace(by_age=True)
     wanted = find.SearchFilter(
         scope=store.scope,
         roles=_names(roles, what="role"),
@@ -71,7 +73,7 @@ def search(
         tools=_names(tool, what="tool"),
         path=_path(named),
         session=_session(store, session),
-        agent=arguments.optional_name(agent, what="agent"),
+        agent=arguments.optional_agent_id(agent),
         workspace=place,
         since_s=None if since is None else arguments.time_ms(since) // 1000,
         until_s=None if until is None else arguments.time_ms(until) // 1000,

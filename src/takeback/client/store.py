@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..model.spending import Spent
     from ..tables.entries import EntryRow
     from ..tables.files import WorkspaceRow
+    from .agent import Agent
     from .documents import Documents
     from .points import Point
     from .workspace import Workspace
@@ -275,7 +276,7 @@ class Store(StoreCheckpoints):
         by: str = "model",
         *,
         session: Session | str | None = None,
-        agent: str | None = None,
+        agent: str | Agent | None = None,
         workspace: str | PathLike[str] | None = None,
         since: datetime | None = None,
         time_zone: tzinfo | None = None,

@@ -49,7 +49,7 @@ class StoreAgents(StoreBase):
         **fields: Any,
     ) -> Agent:
         """Change fields of an agent in one operation; raises ``Conflict`` if it is not at ``expected_version``."""
-        agent_id, changed = _id(id), self._agent_fields(fields)
+        agent_id, changed = arguments.agent_id(id), self._agent_fields(fields)
         if expected_version is not None:
             arguments.whole(expected_version, what="expected_version", low=1)
         call = self._call(idempotency_key, ["update", agent_id, changed])
@@ -71,7 +71,7 @@ class StoreAgents(StoreBase):
 
         Raises ``Conflict`` if it is not at ``expected_version``; 0 means that it must not exist yet.
         """
-        agent_id, changed = _id(id), self._agent_fields(fields)
+        agent_id, changed = arguments.agent_id(id), self._agent_fields(fields)
         put = checked_keys(arguments.mapping(state or {}, what="state"))
         if expected_version is not None:
             arguments.whole(expected_version, what="expected_version")
@@ -120,14 +120,12 @@ class StoreAgents(StoreBase):
 
         A checkpoint of type ``pre-operation`` is taken first, unless the last one is still current.
         """
-        done = self._write_as(FREEING, agent_changes.delete, self.scope, _id(id), now_ms=self._clock.now_ms())
+        done = self._write_as(
+            FREEING, agent_changes.delete, self.scope, arguments.agent_id(id), now_ms=self._clock.now_ms()
+        )
         if done is not None:
             self._made(done)
         return done
-
-
-def _id(agent: str | Agent) -> str:
-    return agent.id if isinstance(agent, Agent) else arguments.name(agent, what="agent id")
 
 
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:

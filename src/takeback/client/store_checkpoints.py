@@ -48,7 +48,7 @@ class StoreCheckpoints(StoreSessions):
         """
         if type not in checkpoints.TYPES:
             raise Invalid(f"type must be one of {', '.join(checkpoints.TYPES)}, not {type!r}")
-        agent_id = _agent_id(agent)
+        agent_id = arguments.agent_id(agent)
         about = None if description is None else codec.storable_text(description, what="description")
         new = agent_checkpoints.New(_plain_name(name, what="checkpoint name"), about, type)
         call = self._call(idempotency_key, ["checkpoint_agent", agent_id, list(new)])
@@ -144,7 +144,7 @@ class StoreCheckpoints(StoreSessions):
         it again replaces it. A later failure is kept in ``auto_checkpoint_error`` and warned about once.
         """
         given = [agents] if isinstance(agents, str | Agent) else arguments.many(agents, what="agents")
-        ids = tuple(dict.fromkeys(_agent_id(each) for each in given))
+        ids = tuple(dict.fromkeys(arguments.agent_id(each) for each in given))
         if not ids:
             raise Invalid("no agent was given; pass at least one")
         if arguments.seconds(interval, what="interval") <= 0:
@@ -166,10 +166,6 @@ class StoreCheckpoints(StoreSessions):
     def auto_checkpoint_error(self) -> BaseException | None:
         """The error of the last automatic checkpoint; None if it succeeded."""
         return None if self._auto is None else self._auto.error
-
-
-def _agent_id(agent: str | Agent) -> str:
-    return agent.id if isinstance(agent, Agent) else arguments.name(agent, what="agent id")
 
 
 def _checkpoint_id(checkpoint: str | Checkpoint) -> str:

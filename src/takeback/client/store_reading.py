@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..model.report import Report
     from ..model.search import Hits
     from ..search.searcher import Searcher
+    from .agent import Agent
 
 S_co = TypeVar("S_co", bound=Reading, covariant=True)  # the type of handle that the store returns
 
@@ -85,7 +86,7 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
         self,
         id_name_or_key: str,
         *,
-        agent: str | None = None,
+        agent: str | Agent | None = None,
         workspace: str | PathLike[str] | None = None,
         wait: float = 0,
     ) -> S_co:
@@ -103,14 +104,14 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
         self,
         id_name_or_key: str,
         *,
-        agent: str | None = None,
+        agent: str | Agent | None = None,
         workspace: str | PathLike[str] | None = None,
         wait: float = 0,
     ) -> S_co | None:
         """Return a session by its exact id, key or name, or None; ``wait`` is as in ``get_session``."""
         seconds = arguments.seconds(wait, what="wait")
         wanted = arguments.name(id_name_or_key, what="session", most=10_000)
-        owner = arguments.optional_name(agent, what="agent")
+        owner = arguments.optional_agent_id(agent)
         place = None if workspace is None else arguments.workspace(workspace)
         found = self._read(parser.exact_whole, self.scope, wanted, agent=owner, workspace=place)
         if found is None:
@@ -135,7 +136,7 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
     def list_sessions(
         self,
         *,
-        agent: str | None = None,
+        agent: str | Agent | None = None,
         kinds: str | Iterable[str] | None = None,
         status: str | Iterable[str] | None = None,
         label: str | None = None,
@@ -211,7 +212,7 @@ class StoreReading(model.Bound, ABC, Generic[S_co]):
         *,
         roles: str | Iterable[str] = (),
         kinds: str | Iterable[str] = (),
-        agent: str | None = None,
+        agent: str | Agent | None = None,
         session: Reading | str | None = None,
         workspace: str | PathLike[str] | None = None,
         since: datetime | None = None,
@@ -330,7 +331,7 @@ class Reader(StoreReading[Reading]):
 
 def _filter(
     *,
-    agent: str | None = None,
+    agent: str | Agent | None = None,
     kinds: str | Iterable[str] | None = None,
     status: str | Iterable[str] | None = None,
     label: str | None = None,
@@ -344,7 +345,7 @@ def _filter(
 ) -> listing.Filter:
     """Check the filters of a listing."""
     return listing.Filter(
-        agent=arguments.optional_name(agent, what="agent"),
+        agent=arguments.optional_agent_id(agent),
         kinds=_several(kinds, sessions.KINDS, what="kind"),
         statuses=_several(status, STATUSES, what="status"),
         label=arguments.optional_name(label, what="label"),

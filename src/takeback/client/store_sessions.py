@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ..files.disk.identity import Located
     from ..model.purge import Purged
     from ..ops.idempotency import ApiCall
+    from .agent import Agent
 
 _TITLE = 60
 _SAID = sessions.SessionFields._fields.index("archived")  # fields that an idempotency key always stood for
@@ -61,7 +62,7 @@ class StoreSessions(StoreAgents):
         self,
         name_or_session: str | Session | None = None,
         *,
-        agent: str = "main",
+        agent: str | Agent = "main",
         workspace: str | PathLike[str] | None = None,
         wait: float = 0,
         take_over: bool = False,
@@ -106,7 +107,7 @@ class StoreSessions(StoreAgents):
         *,
         parent: str | Session | None = None,
         label: str | None = None,
-        agent: str = "main",
+        agent: str | Agent = "main",
         workspace: str | PathLike[str] | None = None,
         model: str | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -129,33 +130,33 @@ class StoreSessions(StoreAgents):
         name = label or found.title or found.id
         return Spawned("accepted", found.run_id or "", found.key, f"sub-agent {name!r} was started", found)
 
-    def main_session(self, agent: str = "main", *, wait: float = 0) -> Session:
+    def main_session(self, agent: str | Agent = "main", *, wait: float = 0) -> Session:
         """Return an agent's main session, creating it if it is new.
 
         ``wait`` is how many seconds entering it waits for whoever runs it, before it raises ``Busy``.
         """
-        return self._fixed(arguments.name(agent, what="agent"), "main", "main", wait)
+        return self._fixed(arguments.agent_id(agent), "main", "main", wait)
 
-    def cron_session(self, agent: str, name: str, *, wait: float = 0) -> Session:
+    def cron_session(self, agent: str | Agent, name: str, *, wait: float = 0) -> Session:
         """Return the session of an agent's scheduled job, creating it if it is new.
 
         ``wait`` is how many seconds entering it waits for a run that still goes on, before it raises ``Busy``.
         """
         job = sessions.escape(arguments.name(name, what="cron name"))
-        return self._fixed(arguments.name(agent, what="agent"), f"cron:{job}", "cron", wait)
+        return self._fixed(arguments.agent_id(agent), f"cron:{job}", "cron", wait)
 
-    def directory_session(self, path: str | PathLike[str], *, agent: str = "main", wait: float = 0) -> Session:
+    def directory_session(self, path: str | PathLike[str], *, agent: str | Agent = "main", wait: float = 0) -> Session:
         """Return the session of a directory, creating it if it is new; the directory must exist.
 
         Symbolic links lead to the same session, and a directory that was moved keeps its own. ``wait`` is how many
         seconds entering it waits for whoever runs it, before it raises ``Busy``.
         """
         seconds = arguments.seconds(wait, what="wait")
-        place, agent = identities.locate(arguments.workspace(path)), arguments.name(agent, what="agent")
-        found = self._read(directory_sessions.find, self.scope, agent, place.path)
+        place, owner = identities.locate(arguments.workspace(path)), arguments.agent_id(agent)
+        found = self._read(directory_sessions.find, self.scope, owner, place.path)
         if found is None or not directory_sessions.is_known(found[1], place.identity):
-            before, now_ms = self._moved_from(agent, place), self._clock.now_ms()
-            found = self._write(directory_sessions.create, self.scope, agent, *place, moved_from=before, now_ms=now_ms)
+            before, now_ms = self._moved_from(owner, place), self._clock.now_ms()
+            found = self._write(directory_sessions.create, self.scope, owner, *place, moved_from=before, now_ms=now_ms)
         return self._awaited(found, seconds)
 
     def _awaited(self, found: sessions.Whole, seconds: float) -> Session:
@@ -191,7 +192,7 @@ class StoreSessions(StoreAgents):
         self,
         name: str | None = None,
         *,
-        agent: str = "main",
+        agent: str | Agent = "main",
         workspace: str | PathLike[str] | None = None,
         idempotency_key: str | None = None,
         **fields: Unpack[NewSession],
@@ -300,7 +301,7 @@ def _named(session: str) -> str:
 
 
 def _fields(
-    name: str | None, agent: str, workspace: str | PathLike[str] | None, given: NewSession, now_ms: int
+    name: str | None, agent: str | Agent, workspace: str | PathLike[str] | None, given: NewSession, now_ms: int
 ) -> sessions.SessionFields:
     """Check the fields of a new session."""
     unknown = given.keys() - NewSession.__annotations__.keys()
@@ -321,7 +322,7 @@ def _fields(
     detail["metadata"] = arguments.mapping(given.get("metadata") or {}, what="metadata")
     title = arguments.optional_name(given.get("title"), what="title")
     return sessions.SessionFields(
-        agent=arguments.name(agent, what="agent"),
+        agent=arguments.agent_id(agent),
         kind=kind,
         name=arguments.optional_name(name, what="session name"),
         label=label,

@@ -24,6 +24,7 @@ from .work import Working
 
 if TYPE_CHECKING:
     from ..model.approval import Approval
+    from .agent import Agent
     from .session import Session
 
 _LARGEST = 1 << 20
@@ -39,7 +40,7 @@ class Subagents(Working):
         task: str,
         *,
         label: str | None = None,
-        agent: str | None = None,
+        agent: str | Agent | None = None,
         workspace: str | PathLike[str] | None = None,
         model: str | None = None,
         call_id: str | ToolCall | None = None,
