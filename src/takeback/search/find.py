@@ -1,13 +1,15 @@
 """Finding: which documents answer a query, in which order, a page at a time.
 
-Answers come in stages. First what has all the words; then what has them as parts of longer words; and only if there is
-neither, what has some of the words: the rare ones count most, and those that are everywhere not at all. Within a stage
-the newest matches are ranked first, some thousands at a time: only that keeps a word that is everywhere as fast as a
-rare one. Up to that many matches the ranking is exact; beyond, the page says that it is not, and later pages go on to
-older matches, so every match is reached. Matching titles are ranked with the newest, however old they are.
+Answers come in stages. First what has all the words; then what has them as parts of longer words. If there is neither,
+what has a query with a dash as it stands, and if there is none, what has some of the words: the rare ones count most,
+and those that are everywhere not at all. Within a stage the newest matches are ranked first, some thousands at a time:
+only that keeps a word that is everywhere as fast as a rare one. Up to that many matches the ranking is exact; beyond,
+the page says that it is not, and later pages go on to older matches, so every match is reached. Matching titles are
+ranked with the newest, however old they are.
 
 The ranking counts how many of the words a match has and how often, and prefers titles, what people and models said to
-what tools printed, and what is recent. It is computed here, from what every engine returns alike.
+what tools printed, and what is recent. It is computed here, from what every engine returns alike. Without words only
+the age counts.
 
 A cursor says where the last page ended, by numbers alone. What is added meanwhile has higher numbers and is not on
 later pages.
@@ -24,7 +26,7 @@ from ..errors import Invalid
 from ..storage.base import Tx, scalar, scalars
 from . import places, terms, texts
 from .index import TIMES, All, But, Match, SearchIndex, Some, TermRun, Wanted, Within
-from .query import Query, QueryPiece
+from .query import Query, QueryPiece, quoted
 
 WINDOW = 2000  # matches that are ranked together
 TITLES = 50  # titles that are ranked with the newest matches
@@ -39,12 +41,15 @@ _FEW = 30  # entries with a word: it is not everywhere, however small the store 
 _EVERYWHERE = 0.1  # of all entries: a word that is in more of them is left out where not all need be there
 _ENOUGH = 3.0  # a word that is there so often counts half of what it can
 SCALE = 1_000_000
-EXACT, WITHIN_WORDS, SOME = range(3)  # the stages
+EXACT, WITHIN_WORDS, SOME, VERBATIM = range(4)  # the stages, each of the last two instead of all before
 
+_USUAL = frozenset({"user", "assistant", "system", "developer", "tool"})  # roles that a store may well be without
+_KINDS = tuple(TermRun((terms.field("kind", kind),)) for kind in texts.KINDS)  # each entry has one of them
 _TITLE = TermRun((terms.field("kind", "title"),))
 # A title says what a session is about; what was said weighs more than what a tool was told, and that more than output.
 _WEIGHTS = {"title": 2.0, "message": 0.6, "plan": 0.6, "note": 0.6, "summary": 0.6, "task": 0.6, "call": 0.3}
 _KIND_WEIGHTS = [_WEIGHTS.get(kind, 0.0) for kind in texts.KINDS]
+_NO_WEIGHTS = [0.0 for _ in texts.KINDS]
 _Scored: TypeAlias = "tuple[int, int, Match]"  # negative score, negative number: in order of the rank
 
 
@@ -111,24 +116,13 @@ def page(
     """Return the next matches in order of their rank; ``newest`` is the highest number there is."""
     top = after.top if after else newest
     look = _Look(side, index, query, wanted, top, after.now_s if after else now_s)
-    if not query.wanted and not look.narrows:
-        return FoundPage([], None, True, (*query.notes, _nothing_to_look_for(query)), (), {})
-    found = _filled(look, after or PageEnd(EXACT, top, -1, 0, top, look.now_s), limit, by_session)
-    if not found.ranked and after is None and len(query.wanted) > 1:
-        found = _filled(look, PageEnd(SOME, top, -1, 0, top, now_s), limit, by_session)
-    if not found.ranked and query.unwanted:
-        found = found._replace(notes=(*found.notes, _left_out(query)))
+    if query.nothing and not (look.narrows and query.only_filters):
+        return FoundPage([], None, True, (*query.notes, f"there is nothing to look for: {query.nothing}"), (), {})
+    found = _filled(look, after or look.beginning(EXACT), limit, by_session)
+    for stage in () if after else look.instead:
+        if not found.ranked:
+            found = _filled(look, look.beginning(stage), limit, by_session)
     return found._replace(why={each.match.number: look.why(each) for each in found.ranked}) if explain else found
-
-
-def _nothing_to_look_for(query: Query) -> str:
-    what = "only says what to leave out" if query.unwanted else "has no letters or digits"
-    return f"there is nothing to look for: the query {what}"
-
-
-def _left_out(query: Query) -> str:
-    said = " ".join(f"-{piece.text}" for piece in query.unwanted)
-    return f"entries with these words were left out: {said:.80}; to look for a dash and what follows, quote it"
 
 
 def _filled(look: _Look, start: PageEnd, limit: int, by_session: bool) -> FoundPage:
@@ -141,9 +135,8 @@ def _filled(look: _Look, start: PageEnd, limit: int, by_session: bool) -> FoundP
         end = place
     sids = {} if by_session else look.sessions([each.match for each in ranked])
     shown = ranked if by_session else [each._replace(sid=sids.get(each.match.number, 0)) for each in ranked]
-    notes = (*look.notes, look.said_of_some()) if start.stage == SOME and ranked else look.notes
-    pieces = look.rare if start.stage == SOME else look.query.pieces
-    return FoundPage(shown, end if more else None, look.exact, notes, pieces, {})
+    notes = (*look.notes, *look.said_of(start.stage, found=bool(ranked)))
+    return FoundPage(shown, end if more else None, look.exact, notes, look.pieces(start.stage), {})
 
 
 class _Look:
@@ -153,7 +146,10 @@ class _Look:
         self._side, self._index, self.query, self._filter = side, index, query, wanted
         self._top, self.now_s = top, now_s
         self.exact, self.notes = True, query.notes
-        self.narrows = bool(wanted.roles or wanted.kinds or wanted.tools or wanted.path)
+        # A workspace is where to search, not what for.
+        self.narrows = wanted._replace(workspace=None, everywhere=False) != SearchFilter(wanted.scope)
+        self._by_age = query.by_age or not query.wanted
+        self._weights = _NO_WEIGHTS if self._by_age else _KIND_WEIGHTS
         self._fields = [*_fields(wanted), *_who(side, wanted)]
         self._within = _within(side, wanted, top)
         self._early = list[Match]()  # the titles that are ranked with the newest matches
@@ -161,6 +157,22 @@ class _Look:
         self._counted = dict[int, tuple[TermRun, ...]]()
 
     # ------------------------------------------------------------------ what to look for
+
+    @property
+    def instead(self) -> tuple[int, ...]:
+        """The stages to try where no entry has all the words."""
+        verbatim = (VERBATIM,) if self.query.verbatim is not None else ()
+        return (*verbatim, SOME) if len(self.query.wanted) > 1 else verbatim
+
+    def beginning(self, stage: int) -> PageEnd:
+        """Return the place before the first match of a stage."""
+        return PageEnd(stage, self._top, -1, 0, self._top, self.now_s)
+
+    def pieces(self, stage: int) -> tuple[QueryPiece, ...]:
+        """Return what a stage looks for, as pieces of the query."""
+        if stage == VERBATIM:
+            return (self.query.verbatim,) if self.query.verbatim is not None else ()
+        return self.rare if stage == SOME else self.query.pieces
 
     def _stage(self, stage: int) -> Wanted | None:
         """Return what a stage looks for; None if it could find nothing that an earlier one does not."""
@@ -170,17 +182,16 @@ class _Look:
 
     def _made(self, stage: int) -> Wanted | None:
         exact = [_some([piece.words for piece in group]) for group in self.query.wanted]
-        counted = [piece.words for piece in self.query.pieces]
+        counted = [piece.words for piece in self.pieces(stage)]
         found: Wanted | None
         if stage == EXACT:
-            found = _all([*exact, *self._fields])
-        elif stage == SOME:
-            counted = [piece.words for piece in self.rare]
-            found = _all([_some(counted), *self._fields])
-        else:
+            found = _all([*exact, *self._fields] or [Some(_KINDS)])
+        elif stage == WITHIN_WORDS:
             found, counted = self._parts(exact)
-        self._counted[stage] = tuple(counted[:_COUNTED])
-        unwanted = [piece.words for piece in self.query.unwanted]
+        else:
+            found = _all([_some(counted), *self._fields])
+        self._counted[stage] = () if self._by_age else tuple(counted[:_COUNTED])
+        unwanted = [] if stage == VERBATIM else [piece.words for piece in self.query.unwanted]
         return But(found, _some(unwanted)) if found is not None and unwanted else found
 
     @cached_property
@@ -200,11 +211,22 @@ class _Look:
         found = tuple(piece for piece, share in self._shares.items() if share <= _EVERYWHERE)
         return found or self.query.pieces
 
-    def said_of_some(self) -> str:
-        """Return what was looked for in place of all words."""
-        common = [piece.text for piece in self._shares if piece not in self.rare]
-        without = f", not counting words that are nearly everywhere: {' '.join(common):.80}" if common else ""
-        return f"no entry has all of these words; these have some of them{without}"
+    def said_of(self, stage: int, *, found: bool) -> Iterator[str]:
+        """Yield how what a stage found differs from what was asked."""
+        if stage == VERBATIM and found:
+            yield f"no entry has these words without {quoted(self.query.dashed)}; these have the text as it stands"
+        elif self.query.left_out:
+            yield self.query.left_out
+        if stage == SOME and found:
+            yield "no entry has all of these words; these have some of them"
+            if common := [piece.text for piece in self._shares if piece not in self.rare]:
+                yield f"common words were not counted: {quoted(common)}"
+        yield from (f'no entry has the role "{role:.40}"' for role in self._filter.roles if self._is_unknown(role))
+
+    def _is_unknown(self, role: str) -> bool:
+        """Whether a role is an unusual one that nobody has, such as a misspelt one."""
+        within = Within(self._filter.scope, unseen=True)
+        return role not in _USUAL and not self._index.find(self._side, TermRun((terms.field("role", role),)), within, 1)
 
     @cached_property
     def _worth(self) -> Callable[[int], float]:
@@ -272,7 +294,7 @@ class _Look:
 
     def _windows(self, start: PageEnd) -> Iterator[tuple[int, int, list[_Scored]]]:
         """Yield the windows from that of a place on: the stage, the highest number, and the matches by their rank."""
-        for stage in (SOME,) if start.stage == SOME else range(start.stage, SOME):
+        for stage in range(start.stage, SOME) if start.stage < SOME else (start.stage,):
             wanted, high = self._stage(stage), start.high if stage == start.stage else self._top
             while wanted is not None and high >= 0:
                 found, lowest = self._window(stage, wanted, high)
@@ -286,7 +308,7 @@ class _Look:
         found = self._index.find(self._side, wanted, within._replace(high=min(high, within.high)), WINDOW + 1, counted)
         lowest = found[WINDOW - 1].number if len(found) > WINDOW else 0
         found = found[:WINDOW]
-        if lowest or high < self._top:
+        if (lowest or high < self._top) and not self._by_age:
             self._early = self._index.find(self._side, _all([wanted, _TITLE]), within, TITLES, counted)
             early = {match.number for match in self._early}
             if high == self._top:
@@ -297,7 +319,7 @@ class _Look:
 
     def _by_rank(self, stage: int, matches: Sequence[Match]) -> list[_Scored]:
         """Sort matches by their score, the newest first among equals; a search calls nothing as often."""
-        weights, now_s, found = _KIND_WEIGHTS, self.now_s, list[_Scored]()
+        weights, now_s, found = self._weights, self.now_s, list[_Scored]()
         worth = self._worth if stage == SOME else None
         for match in matches:
             number, _, at_s, kind, counted = match
@@ -316,7 +338,7 @@ class _Look:
         return {
             "words": self._worth(match.counted >> 32) if each.stage == SOME else 0.0,
             "times": 2 * times / (times + _ENOUGH),
-            "kind": _KIND_WEIGHTS[match.kind],
+            "kind": self._weights[match.kind],
             "recent": _HALF / (_HALF + max(0, self.now_s - match.at_s)),
         }
 
@@ -338,7 +360,7 @@ class _Look:
         """Whether a session has a match before a window: it was on an earlier page then."""
         within = self._within._replace(session=sid)
         who = _who(self._side, SearchFilter(self._filter.scope, session=sid))
-        for earlier in range(SOME if stage == SOME else EXACT, stage + 1):
+        for earlier in range(stage if stage >= SOME else EXACT, stage + 1):
             wanted = self._stage(earlier)
             if wanted is None or (earlier == stage and high == self._top):
                 continue
@@ -436,6 +458,6 @@ def parse_cursor(text: str | None, mark: str) -> PageEnd | None:
     if not known or not all(0 < len(each) <= 15 and set(each) <= set("0123456789abcdef") for each in numbers):
         raise Invalid(f"{text!r:.80} is not a cursor of this search; use one that a page returned, or None")
     found = PageEnd._make(int(number, 16) for number in numbers)
-    if found.stage > SOME or found.high > found.top:
+    if found.stage > VERBATIM or found.high > found.top:
         raise Invalid(f"{text!r:.80} is not a cursor of this search; use one that a page returned, or None")
     return found

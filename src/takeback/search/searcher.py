@@ -209,6 +209,8 @@ class _Shown:
     def __init__(self, main: Tx, question: SearchQuestion, found: FoundPage) -> None:
         self._main, self._question, self._found = main, question, found
         self._markers = dict[bool, snippets.Marker]()
+        wanted = question.filter
+        self._asked_kinds = ("call", "result") if wanted.tools else wanted.kinds
 
     def hits(self, ranked: Sequence[Ranked]) -> list[Hit]:
         scope = self._question.filter.scope
@@ -251,7 +253,7 @@ class _Shown:
             turn=row.turns,
             role=said.role or None,
             kind=said.kind,
-            snippet=self._snippet(each, said.texts),
+            snippet=self._snippet(each, said.shown(self._asked_kinds)),
             at_ms=row.at_ms,
             tool=next((tool for tool in said.tools if tool), None) if said.kind in ("call", "result") else None,
         )
@@ -264,7 +266,7 @@ class _Shown:
             agent_id=session.agent,
             workspace=session.workspace or None,
             score=each.score / find.SCALE,
-            whole=each.stage == find.EXACT,
+            whole=each.stage in (find.EXACT, find.VERBATIM),
             why=self._explained(each),
             **found,
         )

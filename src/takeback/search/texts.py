@@ -9,7 +9,7 @@ looked for and found, and the next search would find them first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .. import codec
@@ -30,13 +30,22 @@ _NAMES = frozenset({"id", "type", "tool_use_id", "call_id", "media_type", "mime_
 
 
 class EntryText(NamedTuple):
-    """What an entry says: what it mostly is, everything it is, who speaks, which tools, and its texts."""
+    """What an entry says: what it mostly is, everything it is, who speaks, which tools, and its texts.
+
+    ``parts`` are the texts of a message as a hit shows them, each with its kind.
+    """
 
     kind: str
     kinds: tuple[str, ...]
     role: str
     tools: tuple[str, ...]
     texts: tuple[str, ...]
+    parts: tuple[tuple[str, str], ...] = ()
+
+    def shown(self, kinds: Collection[str]) -> list[str]:
+        """Return the texts that a hit may show, those of these kinds first."""
+        parts = self.parts or [(self.kind, text) for text in self.texts]
+        return [text for _, text in sorted(parts, key=lambda part: part[0] not in kinds)]
 
 
 ToolOf = Callable[[str], "str | None"]  # which tool a call was made to
@@ -80,28 +89,36 @@ def _message(row: EntryRow, tool_of: ToolOf) -> EntryText:
         return EntryText(
             "message", ("message",), role, (body.tool_name,) if body.tool_name else (), (text,) if text else ()
         )
-    texts, kinds, tools = [text] if text else [], ["message"] if text and role != "tool" else [], list[str]()
+    parts = [("message", text)] if text else []
+    kinds, tools = ["message"] if text and role != "tool" else [], list[str]()
     for call in message.tool_calls:
         kinds.append("call")
         tools.append(call.name)
-        texts += _asked(call.name, call.arguments)
+        parts.append(("call", _asked(call.name, call.arguments)))
     for result in message.tool_results:
         kinds.append("result")
         tools.append(tool := result.name or body.tool_name or tool_of(result.call_id) or "")
         if tool.endswith(_SEARCHES):
-            texts = [_without(each, plain(result.content)) for each in texts]
+            parts = [(kind, _without(each, plain(result.content))) for kind, each in parts]
         else:
-            texts += [each for each in plain(result.content) if each not in text]
-    texts += [each["name"] for each in body.attachments or () if isinstance(each.get("name"), str)]
+            parts += [("result", each) for each in plain(result.content) if each not in text]
+    texts = [each for _, each in parts]
+    if names := [each["name"] for each in body.attachments or () if isinstance(each.get("name"), str)]:
+        texts += names
+        parts.append(("message", attached(names)))
     kinds = kinds or ["message"]
-    return EntryText(
-        kinds[0], tuple(dict.fromkeys(kinds)), role, tuple(filter(None, dict.fromkeys(tools))), tuple(texts)
-    )
+    used = tuple(filter(None, dict.fromkeys(tools)))
+    return EntryText(kinds[0], tuple(dict.fromkeys(kinds)), role, used, tuple(texts), tuple(parts))
 
 
-def _asked(tool: str, given: Any) -> list[str]:
+def attached(names: Iterable[str]) -> str:
+    """Return the line that names what is attached to a message."""
+    return f"attached: {', '.join(names)}"
+
+
+def _asked(tool: str, given: Any) -> str:
     """Return what a call says: the tool and its input."""
-    return [tool] if tool.endswith(_SEARCHES) else [tool, *plain(given)]
+    return tool if tool.endswith(_SEARCHES) else " ".join([tool, *plain(given)])
 
 
 def _without(text: str, parts: Iterator[str]) -> str:
@@ -143,9 +160,8 @@ def _of(kind: str, *texts: Any, tools: tuple[str, ...] = (), role: str = "") -> 
 def _call(body: dict[str, Any]) -> EntryText | None:
     """Read the start of a call: its input is here only if no message announced it."""
     name = body.get("name") or ""
-    if "arguments" not in body:
-        return _of("call", *body.get("paths") or (), tools=(name,), role="assistant")
-    return _of("call", *_asked(name, body["arguments"]), *body.get("paths") or (), tools=(name,), role="assistant")
+    said = [_asked(name, body["arguments"])] if "arguments" in body else []
+    return _of("call", " ".join([*said, *(body.get("paths") or ())]), tools=(name,), role="assistant")
 
 
 def _tasks(body: dict[str, Any]) -> EntryText | None:
