@@ -17,6 +17,7 @@ from ...model.tools import ToolCall, ToolResult
 from ...shell import documents, times
 from ...shell.failures import NOT_FOUND, Stop
 from ...shell.points import point_of
+from .. import entries
 from ..frame import Frame, option, ref_argument, verb
 from ..output import block, line
 from ..params import Value
@@ -140,15 +141,11 @@ class Plain:
 
     def _other(self, session: Reading, seq: int) -> Iterator[str]:
         """Yield an entry that is no message, such as a note: somebody asked for it."""
-        from ...search import texts
-
         for entry in session.entries(after=seq - 1, before=seq + 1):
             if entry.kind not in MESSAGE_KINDS:
                 yield ""
-                yield self._out.paint(f"entry {seq}, {line(entry.kind)}", "bold")
-                said = [] if entry.kind in ("file", "announced") else [*texts.plain(entry.content)]
-                for text in said or [documents.compact(entry.content)]:
-                    yield from (f"  {each}" for each in block(text))
+                yield self._out.paint(f"entry {seq}", "bold")
+                yield from (f"  {each}" for text in entries.said(entry) for each in block(text))
 
     def _questions(self, session: Reading) -> Iterator[str]:
         """Yield what a person was asked about open calls, and the answers."""
@@ -168,6 +165,7 @@ class Plain:
             state = "" if message.status == "complete" else f" ({message.status})"
             yield self._out.paint(f"{line(message.role)}{state}", _STYLES.get(message.role, "bold"))
             yield from (f"  {each}".rstrip() for each in block(text)) if text else ()
+            yield from (f"  {each}" for each in _attached(message))
         if self.tools == "none":
             return
         calls, full = message.tool_calls, self.tools == "full" or message.seq == self._opened
@@ -190,6 +188,12 @@ class Plain:
             return block(text)
         flat = " ".join(text.split())
         return [line(flat if len(flat) <= _SHORT else f"{flat[: _SHORT - 3]}...")]
+
+
+def _attached(message: Message) -> list[str]:
+    """Name what is attached to a message, if there is anything."""
+    names = [each.name or f"{each.type} without a name" for each in message.attachments]
+    return [f"attached: {', '.join(map(line, names))}"] if names else []
 
 
 _OUTCOMES = {"ok": "green", "failed": "red", "denied": "yellow"}
@@ -238,8 +242,10 @@ class _Markdown:
             yield from self._message(message)
 
     def _message(self, message: Message) -> Iterator[str]:
-        if message.text and not message.tool_results:
-            quoted = (f"> {each}".rstrip() for each in block(message.text))  # so that no text looks like a heading
+        said = block(message.text) if message.text else []
+        said += _attached(message)
+        if said and not message.tool_results:
+            quoted = (f"> {each}".rstrip() for each in said)  # so that no text looks like a heading
             yield from ("", f"**{line(message.role)}**", "", *quoted)
         if self._tools == "none":
             return
