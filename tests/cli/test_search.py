@@ -85,6 +85,47 @@ def test_what_a_hit_found_is_shown_in_full(said: World) -> None:
         assert any("heron" in each for each in shown[-2:]), "it comes last"
 
 
+def test_work_is_shown_as_people_read_it(said: World) -> None:
+    with said.open() as store, store.session(store.get_session("pool")) as s:
+        s.set_plan("feed the heron\nthen rest")
+        s.set_tasks([takeback.Task("find a heron", "completed")])
+        s.note("the heron waits", task=0)
+        with s.tool("bash", {"command": "cat heron"}):
+            pass
+        s.record_file("heron/notes.txt", "modified")
+        s.append(takeback.Custom("sighting", {"x": 1}, text="a grey heron"))
+        s.compact(1, "about a heron")
+    shown = {
+        each: said.ok("show", ref).lines[-2:]
+        for ref, each in (
+            line.split("\t") for line in said.ok("search", "heron", "--fields", "ref,kind").out.splitlines()
+        )
+    }
+    assert shown == {
+        "plan": ["  plan: feed the heron", "  then rest"],
+        "task": [shown["task"][0], "  task 1 [completed] find a heron"],
+        "note": [shown["note"][0], "  note on t1: the heron waits"],
+        "call": [shown["call"][0], '  call bash {"command": "cat heron"}'],
+        "file": [shown["file"][0], "  file modified heron/notes.txt"],
+        "custom": [shown["custom"][0], "  a grey heron"],
+        "summary": [shown["summary"][0], "  summary: about a heron"],
+    }
+    assert all(lines[0].startswith("entry ") for kind, lines in shown.items() if kind != "plan")
+
+
+def test_an_attachment_is_named_by_the_hit_and_by_show(said: World) -> None:
+    with said.open() as store:
+        files = [{"data": b"x", "name": name, "type": "file"} for name in ("budget.pdf", "logs.txt")]
+        store.get_session("docs").user("see these", attachments=files)
+        store.get_session("docs").user("", attachments=[{"data": b"x", "type": "image"}])
+    ran = said.ok("search", "budget")
+    assert ran.lines[-1] == "    attached: «budget».pdf, logs.txt"
+    ref = said.ok("search", "budget", "-q").out.strip()
+    assert said.ok("show", ref).lines[-2:] == ["  see these", "  attached: budget.pdf, logs.txt"]
+    assert "> attached: budget.pdf, logs.txt" in said.ok("show", "docs", "--md").lines
+    assert "  attached: image without a name" in said.ok("show", "docs").lines
+
+
 def test_this_workspace_is_searched_unless_all_are(said: World) -> None:
     assert "other user" not in _refs(said, "pool")
     assert "other user" in _refs(said, "-a", "pool")
@@ -134,7 +175,8 @@ def test_the_other_filters(said: World) -> None:
     assert {each.split()[0] for each in _refs(said, "lock", "--since", "29h")} == {"docs"}
     assert {each.split()[0] for each in _refs(said, "lock", "--until", "29h")} == {"pool"}
     assert {each.split()[0] for each in _refs(said, "pool", "--session", "other", "-C", "../elsewhere")} == {"other"}
-    assert said.run("search", "pool", "--session", "nosuch").code == 4
+    ran = said.run("search", "pool", "--session", "nosuch")
+    assert (ran.code, ran.err.endswith("Try: takeback ls -a\n")) == (4, True)
     assert said.run("search", "pool", "--session", "pool:1").code == 2
     assert said.run("search", "pool", "--since", "whenever").code == 2
 
@@ -217,13 +259,16 @@ def test_nothing_found_is_exit_3_and_names_the_command_that_finds_it(said: World
     ran = said.run("search", "lock", "--in", "plan", "--agent", "coder")
     assert ran.err == (
         f"Nothing found in {said.project} with --in plan --agent coder."
-        " Without these filters there is something: takeback search -a lock\n"
+        " Without these filters there is something: takeback search lock\n"
     )
-    for command in ("search -a swimming", "search -a lock"):
+    for command in ("search -a swimming", "search lock"):
         assert said.ok(*command.split(), "-q").out
+    nowhere = "Nothing found in any session (the trash is not searched)."
     ran = said.run("search", "-a", "it's nosuch-thing*")
-    assert ran.err.endswith("No session has it, the trash apart. Try fewer words, or the beginning of one: "
-                            "takeback search -a 'conn*'\n")  # fmt: skip
+    assert ran.err == f"{nowhere} Check the spelling.\n"
+    assert said.run("search", "nosuch", "--in", "plan").err == f"{nowhere} Check the spelling.\n"
+    ran = said.run("search", "--since", "2099-01-01")
+    assert ran.err == ("Nothing found in any session with --since 2099-01-01T00:00:00Z (the trash is not searched).\n")
     empty = said.run("search", "nosuch", "--json")
     assert (empty.code, json.loads(empty.out)["hits"]) == (3, [])
     assert said.run("search", "nosuch", "-q").err == ""
@@ -233,24 +278,101 @@ def test_what_only_a_branch_that_was_left_has_is_said(said: World) -> None:
     said.ok("say", "-s", "docs", "A wombat digs")
     said.ok("rewind", "docs:1", "-y")
     ran = said.run("search", "wombat")
-    assert ran.err.endswith("A branch that was left has it: takeback search -a --branches wombat\n")
-    assert said.ok("search", "-a", "--branches", "wombat", "-q").out
+    assert ran.err.endswith(". A branch that was left has it: takeback search --branches wombat\n")
+    assert said.ok("search", "--branches", "wombat", "-q").out
+    ran = said.run("search", "wombat", "--in", "plan")
+    assert ran.err.endswith("Without these filters a branch that was left has it: takeback search --branches wombat\n")
+    ran = said.run("search", "wombat", "--session", "docs")
+    docs = shlex.split(ran.err.partition("has it: takeback ")[2])
+    assert docs == ["search", "--session", "docs", "--branches", "wombat"]
+    assert said.ok(*docs, "-q").out
+    other = said.project.parent / "elsewhere"
+    ran = said.run("search", "wombat", "-C", str(other))
+    assert ran.err.endswith(f"takeback search -C {other} -a --branches wombat\n")
+
+
+def test_a_word_that_is_nowhere_is_answered_with_a_part_of_it_that_is(said: World) -> None:
+    ran = said.run("search", "connecshun")
+    assert ran.err.endswith("Check the spelling, or try a part of the word: takeback search conne\n")
+    assert said.ok("search", "conne", "-q").out
+    ran = said.run("search", "swimmimg")
+    assert ran.err.endswith(": takeback search -a swimmi\n"), "elsewhere if not here"
+    ran = said.run("search", '"pool connection"')
+    assert ran.err.endswith("The words by themselves find something: takeback search 'pool connection'\n")
+
+
+def test_a_short_word_that_is_nowhere_is_answered_with_its_longer_form(said: World) -> None:
+    ran = said.run("search", "po")
+    assert ran.err.endswith("Short words match only whole words. Try: takeback search 'po*'\n")
+    assert said.ok("search", "po*", "-q").out
+    assert said.run("search", "zz").err.endswith("Short words match only whole words.\n")
+
+
+def test_a_tool_or_an_agent_that_there_is_not_is_named(said: World) -> None:
+    for command, reason in {
+        "search --tool bahs": "no tool 'bahs' was used; did you mean bash?",
+        "search pool --tool bash,kubectl": None,
+        "search nosuch --tool kubectl": "no tool 'kubectl' was used",
+        "search pool --agent codr": "no session belongs to an agent 'codr'; did you mean coder?",
+        "search pool --agent zzz": "no session belongs to an agent 'zzz'",
+    }.items():
+        ran = said.run(*command.split())
+        assert (ran.code, ran.err) == (3, f"Nothing found: {reason}\n") if reason else ran.code == 0, command
+
+
+def test_an_empty_store_is_said_to_be_empty(world: World) -> None:
+    with world.open() as store:
+        store.create_agent("coder")
+    new = "the store has no sessions yet. Start one: takeback new NAME"
+    assert world.run("search", "pool").err == f"Nothing found: {new}\n"
+    assert world.ok("ls", "pool").err == f"No session matches: {new}\n"
+    with world.open() as store:
+        store.delete_session(store.create_session("one", workspace=world.project))
+    trash = "all sessions are in the trash, which is not searched. Show them: takeback ls -a --trash"
+    assert world.run("search", "pool").err == f"Nothing found: {trash}\n"
 
 
 def test_without_words_a_filter_lists_all_there_is(said: World) -> None:
     found = said.ok("search", "--path", "src/pool.py", "--fields", "ref").out
     assert found == said.ok("search", "--path", f"{said.project}/src/pool.py", "--fields", "ref").out
-    assert found == said.ok("search", '"src/pool.py"', "--path", "src/pool.py", "--fields", "ref").out != ""
+    ranked = said.ok("search", '"src/pool.py"', "--path", "src/pool.py", "--fields", "ref").out
+    assert sorted(found.split()) == sorted(ranked.split()) != []
+    assert said.ok("search", "--path", "src/pool.py", "--fields", "kind").out.split() == ["file", "message"]
     assert said.ok("search", "--in", "note", "--fields", "kind").out == "note\n"
     assert said.ok("search", "--tool", "BASH,other", "--fields", "tool").out.split() == ["bash", "bash"]
+    assert said.ok("search", "--agent", "writer", "-q").out == said.ok("search", "--session", "docs", "-q").out != ""
+    assert said.ok("search", "--since", "29h", "-q").out == said.ok("search", "--agent", "writer", "-q").out
+    assert said.run("search", "--branches", "-a").code == 2
+
+
+def test_the_input_of_a_tool_is_shown_where_only_its_name_was_asked_for(said: World) -> None:
+    assert "    bash make" in said.ok("search", "--tool", "bash").lines
+    assert "    «bash» make" in said.ok("search", "bash").lines
 
 
 def test_a_command_line_that_was_pasted_is_searched_for(said: World) -> None:
     said.ok("say", "-s", "docs", "git push --force-with-lease, then rm -rf build")
     assert said.ok("search", "git push --force-with-lease", "-q").out
-    ran = said.run("search", "rm -rf build")
-    assert (ran.code, "these words were left out: -rf" in ran.err, "quote it" in ran.err) == (3, True, True)
+    ran = said.ok("search", "rm -rf build")
+    assert "    git push --force-with-lease, then «rm -rf build»" in ran.lines
+    assert ran.err.startswith('Note: no entry has these words without "rf"; these have the text as it stands.\n')
     assert said.ok("search", '"rm -rf" build', "-q").out
+
+
+def test_what_a_dash_left_out_is_said_with_the_command_that_looks_for_it(said: World) -> None:
+    said.ok("say", "-s", "docs", "the pool -lock flag")
+    note = (
+        'Note: entries with "lock" were left out because of the dash;'
+        " to search for the text as it stands, put it in double quotes: "
+    )
+    for query in ("pool -lock", "leaks -lock"):
+        ran = said.ok("search", "-a", query)
+        assert ran.err.startswith(f"{note}takeback search -a '\"{query}\"'\n"), "also when there are hits"
+    assert said.ok("search", '"pool -lock"', "--fields", "seq").out.split() == ["2"]
+    assert said.ok("ls", "pool -lock").err.startswith(f"{note}takeback ls '\"pool -lock\"'\n")
+    ran = said.ok("search", 'pool -lock -"the guide"')
+    assert """left out because of the dash""" in ran.err
+    assert ran.err.splitlines()[0].endswith("takeback search '\"pool -lock - the guide\"'")
 
 
 def test_no_store_and_no_words(world: World) -> None:
@@ -266,17 +388,59 @@ def test_no_store_and_no_words(world: World) -> None:
 def test_a_word_to_leave_out_that_looks_like_a_flag_is_explained(said: World) -> None:
     ran = said.run("search", "pool", "-lock")
     assert ran.code == 2
-    assert "quote the query: takeback search 'pool -lock'" in ran.err
-    assert "quote the query" not in said.run("search", "pool", "--lock").err
+    hint = "'-lock' is not a flag of search. To leave the word out, quote the query: takeback search 'pool -lock'."
+    assert f"{hint} To search for the text as it stands: takeback search '\"pool -lock\"'\n" in ran.err
+    assert said.ok("search", "pool -lock", "-q").out
     assert "For fewer hits: --limit 5" in said.run("search", "-n", "2", "pool").err
+
+
+@pytest.mark.parametrize(
+    ("typed", "said_of_it"),
+    [
+        ("search git push --force", "'--force' is not a flag of search. To search for it, quote the query: {}"),
+        ("search -a git --limit 5 push --force -q", "'--force' is not a flag of search. To search for it, quote"),
+        ("search push --force=now", "'--force=now' is not a flag of search. To search for it, quote the query: "),
+        ("search --limt 5 pool", "'--limt' is not a flag of search; did you mean --limit? To search for it, quote"),
+        ("search -rf pool", "'-rf' is not a flag of search. To search for the text as it stands: "),
+        ("ls pool --locked", "'--locked' is not a flag of ls. To search for it, quote the query: takeback ls"),
+        ("ls pool -lock", "'-lock' is not a flag of ls. To leave the word out, quote the query: takeback ls"),
+        ("ls -l", "No such option '-l'."),
+    ],
+)
+def test_a_flag_that_there_is_not_may_be_a_part_of_the_query(said: World, typed: str, said_of_it: str) -> None:
+    ran = said.run(*typed.split())
+    assert (ran.code, said_of_it.format("takeback search 'git push --force'") in ran.err) == (2, True), ran.err
+    said.ok("say", "-s", "docs", "git push --force=now; git --locked -rf pool; --limt 5 pool -lock")
+    for command in re.findall(r"takeback ((?:search|ls) (?:-- )?'.*?')", ran.err):
+        assert said.ok(*shlex.split(command)).out, command
 
 
 def test_notes_go_to_stderr_and_into_the_document(said: World) -> None:
     ran = said.ok("search", "leaks", "swimming", "-a")
     assert "Note: no entry has all of these words; these have some of them.\n" in ran.err
     assert said.ok("search", "leaks", "swimming", "-a", "--json").document["notes"] != []
-    assert "there is nothing to look for" in said.run("search", "--", "-pool").err
-    assert said.run("search", "...").code == 3
+    assert "Note: no entry has all of these words; these have some of them.\n" in said.ok("ls", "leaks guide").err
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("", "; name a word or a filter, as in: takeback search pool"),
+        ("...", ": the query has no letters or digits"),
+        ("€", ": the query has no letters or digits"),
+        ("-pool", ": the query only says what to leave out"),
+        ("NOT", ": AND and NOT are not words to look for; put them in double quotes"),
+    ],
+)
+def test_a_query_with_nothing_in_it_is_usage_with_the_reason(said: World, query: str, reason: str) -> None:
+    ran = said.run("search", "--", query)
+    assert (ran.code, ran.out, ran.err) == (2, "", f"takeback: nothing to search for{reason}\n")
+    if query:
+        assert said.run("ls", "--", query).err == ran.err
+    if query in ("", "-pool"):
+        assert said.ok("search", "--agent", "writer", "--", query).out
+    else:
+        assert said.run("search", "--agent", "writer", "--", query).code == 2
 
 
 def test_more_matches_than_are_ranked_at_once_are_said(said: World, monkeypatch: pytest.MonkeyPatch) -> None:

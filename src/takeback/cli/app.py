@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from ..shell import failures
-from . import outcome, params
+from . import outcome, params, queries
 from .outcome import fail
 from .settings import Settings
 
@@ -122,6 +122,17 @@ class ChangingCommand(VerbCommand):
     """A verb that changes something: it also takes ``-n`` and ``-y``."""
 
     changes = True
+
+
+class QueryCommand(VerbCommand):
+    """A verb that searches for words: what looks like a flag and is none may be one of them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        given = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            raise click.UsageError(queries.not_a_flag(error, self, given), ctx) from error
 
 
 class App(_Helpful, click.Group):

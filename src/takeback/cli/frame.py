@@ -234,7 +234,7 @@ class Frame:
         count, shown = self.count()
         near = ", ".join(self._nearest(text)) if count else ""
         nearest = f" Nearest: {near}." if near else ""
-        then = f"search -a {_as_typed(text)}" if count else "ls -a"
+        then = f"search -a {_as_typed(text)}" if count and not self.indexes else "ls -a"  # whoever searches did so
         return (
             f"no session matches {text!r} ({shown} session{'' if count == 1 else 's'}).{nearest} Try: takeback {then}"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -17,10 +17,15 @@ from ...client.reading import Reading
 from ...model import words
 from ...shell import documents, times
 from ...shell.failures import USAGE, Stop
+from .. import no_hits, queries
+from ..app import QueryCommand
 from ..consent import tell
 from ..frame import Frame, option, verb
 from ..output import Cell
 from ..params import Value
+
+if TYPE_CHECKING:
+    from ...model.search import Hits
 
 _AT_ONCE = 100  # sessions that are searched for at once
 _COLUMNS = ("<  ID", "<AGE", "<AGENT", "<WORKSPACE?", "<BRANCH", ">TURNS", ">TOKENS", "<TITLE", "<?")
@@ -30,14 +35,15 @@ _FLAGS |= {"since": "--since", "archived": "--archived", "pinned": "--pinned", "
 
 
 class Matching(NamedTuple):
-    """The sessions to list, whether there are more, and the ids of damaged ones."""
+    """The sessions to list, whether there are more, the ids of damaged ones, and what a search says of itself."""
 
     sessions: Sequence[Any]
     more: bool
     damaged: Sequence[str] = ()
+    hits: Hits | None = None
 
 
-@verb("ls", reads=True)
+@verb("ls", reads=True, cls=QueryCommand)
 @click.argument("text", nargs=-1)
 @option("-a", "--all", "everywhere", is_flag=True, help="List the sessions of all workspaces.")
 @option("--agent", help="Only sessions of this agent.")
@@ -53,9 +59,11 @@ class Matching(NamedTuple):
 def ls(frame: Frame, text: tuple[str, ...], everywhere: bool, limit: int, **given: Any) -> None:
     """List the sessions of this workspace, last changed first; -a lists those of all workspaces.
 
-    With TEXT only the sessions in which a search finds it, best match first: takeback ls flaky test
+    With TEXT only the sessions in which a search finds it in one entry, best match first: takeback ls flaky test
     """
     filters, words_ = _filters(given), " ".join(text)
+    if words_:
+        queries.require_words(words_)
     if words_ and "trash" in filters:
         raise Stop("what is in the trash is not searched; leave out TEXT or --trash", USAGE)
     frame.indexes = bool(words_)
@@ -67,6 +75,9 @@ def ls(frame: Frame, text: tuple[str, ...], everywhere: bool, limit: int, **give
         page = frame.reading.list_sessions(**where, **filters, limit=limit)
         listed = Matching(page, page.cursor is not None, page.damaged)
     found = frame.overviews(listed.sessions) if listed.sessions else []
+    if listed.hits is not None and not frame.settings.json:
+        for note in queries.notes(listed.hits, words_, lambda other: _command(other, everywhere=everywhere)):
+            tell(note)  # before the list, or a pager would hide it
     frame.out.items(
         "sessions",
         map(documents.listed, found),
@@ -93,30 +104,39 @@ def _filters(given: dict[str, Any]) -> dict[str, Any]:
 
 def _matching(frame: Frame, text: str, where: dict[str, Any], filters: dict[str, Any], limit: int) -> Matching:
     """Return the sessions that a search finds and that fit the filters, best match first."""
-    fitting = _fitting(frame, text, where, filters)
+    first = _page(frame, text, where, filters)
+    fitting = _fitting(frame, text, where, filters, first)
     found = [*islice(fitting, limit)]
-    return Matching(found, next(fitting, None) is not None)
+    return Matching(found, next(fitting, None) is not None, hits=first)
 
 
-def _fitting(frame: Frame, text: str, where: dict[str, Any], filters: dict[str, Any]) -> Iterator[Reading]:
-    cursor = None
+def _page(
+    frame: Frame, text: str, where: dict[str, Any], filters: dict[str, Any], *, cursor: str | None = None
+) -> Hits:
+    with frame.progress("Indexing", "changes") as progress:
+        return frame.reading.search(
+            text,
+            **where,
+            agent=filters.get("agent"),
+            group="session",
+            limit=_AT_ONCE,
+            cursor=cursor,
+            progress=progress,
+        )
+
+
+def _fitting(
+    frame: Frame, text: str, where: dict[str, Any], filters: dict[str, Any], first: Hits | None = None
+) -> Iterator[Reading]:
+    hits = first if first is not None else _page(frame, text, where, filters)
     while True:
-        with frame.progress("Indexing", "changes") as progress:
-            hits = frame.reading.search(
-                text,
-                **where,
-                agent=filters.get("agent"),
-                group="session",
-                limit=_AT_ONCE,
-                cursor=cursor,
-                progress=progress,
-            )
         for hit in hits:
             session = frame.reading.find_session(hit.session_id)
             if session is not None and _fits(session, filters):
                 yield session
-        if (cursor := hits.cursor) is None:
+        if hits.cursor is None:
             return
+        hits = _page(frame, text, where, filters, cursor=hits.cursor)
 
 
 def _fits(session: Reading, filters: dict[str, Any]) -> bool:
@@ -205,21 +225,27 @@ def _footer(
 
 def _no_match(frame: Frame, text: str, place: str | None, filters: dict[str, Any]) -> str:
     """Explain that no session matches a text, with the command that does find one."""
+    if (reason := no_hits.no_sessions(frame)) is not None:
+        return words.plain(f"No session matches: {reason}")
     where = "" if place is None else f" in {place}"
     flags = "".join(f", {_FLAGS[name]}" for name in filters)
-    return words.plain(f"No session{where} matches {text!r}{flags}. {_elsewhere(frame, text, place, filters)}")
+    return words.plain(f"No session{where} matches {text!r}{flags}. {_elsewhere(frame, text, place, filters)}".rstrip())
 
 
 def _elsewhere(frame: Frame, text: str, place: str | None, filters: dict[str, Any]) -> str:
-    import shlex
-
-    asked = f"{'-- ' if text.startswith('-') else ''}{shlex.quote(text)}"
     if place is not None and any(_fitting(frame, text, {}, filters)):
-        return f"Other workspaces have one: takeback ls -a {asked}"
+        return f"Other workspaces have one: {_command(text)}"
     if any(_fitting(frame, text, {}, {"archived": True})):
-        chosen = "" if any(_fitting(frame, text, {}, {})) else "--archived "
-        return f"{'An archived one does' if chosen else 'Others do'}: takeback ls -a {chosen}{asked}"
-    return "Nor does any other, the trash apart. Try fewer words, or the beginning of one: takeback ls -a 'conn*'"
+        chosen = not any(_fitting(frame, text, {}, {}))
+        return f"{'An archived one does' if chosen else 'Others do'}: {_command(text, archived=chosen)}"
+    advice = no_hits.spelling(text, lambda other: _command(other) if any(_fitting(frame, other, {}, {})) else None)
+    return f"Nor does any other ({no_hits.NOWHERE}). {advice}"
+
+
+def _command(text: str, *, everywhere: bool = True, archived: bool = False) -> str:
+    """Return the command that lists the sessions with a text."""
+    flags = f"{'-a ' if everywhere else ''}{'--archived ' if archived else ''}"
+    return f"takeback ls {flags}{queries.typed(text)}"
 
 
 def _nothing(frame: Frame, place: str | None, filters: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,10 +18,11 @@ import click
 from ...client import address
 from ...model import words
 from ...model.search import Hit, Hits
-from ...search import texts
+from ...search import query, texts
 from ...shell import documents, times
-from ...shell.failures import NOTHING, USAGE, Stop
-from ..app import VerbCommand
+from ...shell.failures import NOTHING
+from .. import no_hits, queries
+from ..app import QueryCommand
 from ..consent import tell
 from ..frame import Frame, option, ref_option, verb
 from ..output import Cell, edge, line, width
@@ -37,6 +38,7 @@ _MATCH = re.compile(r"«([^«»]*)»")
 # Filters by parameter: the flag that a person types.
 _FLAGS = {"places": "--in", "tool": "--tool", "path": "--path", "since": "--since", "until": "--until"}
 _FLAGS |= {"agent": "--agent", "session": "--session"}
+NO_FILTERS = {"places": (), "tool": (), **dict.fromkeys(("path", "since", "until", "agent", "session"))}
 _SWITCHES = {"by_session": "--sessions", "branches": "--branches", "explain": "--explain"}
 
 
@@ -69,24 +71,8 @@ def _complete_places(context: click.Context, parameter: click.Parameter, incompl
     return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
 
 
-_HINTS = {"-n": "For fewer hits: --limit 5", "-i": "Case never matters.", "-w": "Whole words come first anyway."}
-
-
-class SearchCommand(VerbCommand):
-    """The verb, with a better message for a word to leave out that looks like a flag."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            if error.option_name.startswith("--"):
-                raise
-            hint = _HINTS.get(error.option_name, "To leave a word out, quote the query: takeback search 'pool -lock'")
-            raise click.UsageError(f"{error.format_message()} {hint}", ctx) from error
-
-
-@verb("search", reads=True, cls=SearchCommand)
-@click.argument("query", metavar="WORDS...", nargs=-1)
+@verb("search", reads=True, cls=QueryCommand)
+@click.argument("words_", metavar="[WORDS]...", nargs=-1)
 @option("-a", "--all", "everywhere", is_flag=True, help="Search the sessions of all workspaces.")
 @option(
     "--in",
@@ -97,8 +83,15 @@ class SearchCommand(VerbCommand):
     shell_complete=_complete_places,
     help="Only in these: user, assistant, system, tool, plan, note, task, title, file...",
 )
-@option("--tool", metavar="A,B", type=Value("names", _names), multiple=True, help="Only what these tools were told.")
-@option("--path", metavar="PATH", shell_complete=files, help="Only what names this file, or a part of its path.")
+@option(
+    "--tool", metavar="A,B", type=Value("names", _names), multiple=True, help="Only inputs and outputs of these tools."
+)
+@option(
+    "--path",
+    metavar="PATH",
+    shell_complete=files,
+    help="Only what has this path in it, as a phrase; one word matches any text.",
+)
 @option("--since", type=Value("time", times.parse_moment), help="Only what came after: 14:00, 36h, 2w, 2026-01-31.")
 @option("--until", type=Value("time", times.parse_moment), help="Only what came before.")
 @option("--agent", help="Only sessions of this agent.")
@@ -109,24 +102,25 @@ class SearchCommand(VerbCommand):
 @option("--limit", type=click.IntRange(1, 1000), default=_LIMIT, show_default=True, help="Show at most this many.")
 @option("--cursor", metavar="CURSOR", help="Show the next page; the page before it prints this command.")
 @option("--rebuild", is_flag=True, help="Rebuild the search index first.")
-def search(frame: Frame, query: tuple[str, ...], rebuild: bool, **given: Any) -> int | None:
+def search(frame: Frame, words_: tuple[str, ...], rebuild: bool, **given: Any) -> int | None:
     """Search what was said and done in the sessions of this workspace; -a searches all of them.
 
-    Words, "a phrase", begin*, one OR other, -without; all words must occur. Quote a phrase twice, and a query that
-    leaves a word out once: takeback search '"connection pool"' and takeback search 'pool -lock'. Without words,
-    --path, --tool and --in list all there is, newest first. Exit code 3 means that nothing was found.
+    Words, "a phrase", begin*, one OR other, -without; all words must occur. In a shell, put single quotes around a
+    phrase, '"connection pool"', and around a query with a dash: 'pool -lock' or 'git push --force'. Without words,
+    filters list all there is, newest first. Exit code 3 means that nothing was found.
     """
     frame.indexes = True
-    text = " ".join(query)
-    asks = bool(text.strip() or given["path"] or given["tool"] or given["places"])
+    asked = TypedSearch(frame, words_, given)
+    text = asked.text
+    asks = not (rebuild and not text.strip() and not asked.narrows)
+    if asks and not (asked.narrows and asked.query.only_filters):
+        queries.require_words(text)
     if rebuild:
         _rebuild(frame)
-    elif not asks:
-        raise Stop("nothing to search for; name a word, as in: takeback search pool", USAGE)
-    asked = TypedSearch(frame, query, given)
-    hits = asked.page(text) if asks else Hits([], None)
-    if asks and not frame.settings.json:  # the document says so itself
-        _note(hits)
+    hits = asked.page() if asks else Hits([], None)
+    if not frame.settings.json:  # the document says so itself
+        for note in queries.notes(hits, text, asked.command):
+            tell(note)  # before the hits, or a pager would hide it
     frame.out.items(
         "hits",
         map(documents.hit, hits),
@@ -143,7 +137,7 @@ def search(frame: Frame, query: tuple[str, ...], rebuild: bool, **given: Any) ->
     if not asks:
         return None
     if frame.out.for_people:
-        tell(line(_footer(asked, hits)) if hits else _nothing(frame, asked, text))
+        tell(line(_footer(asked, hits) if hits else no_hits.explained(frame, asked)))
     return None if hits else NOTHING
 
 
@@ -157,20 +151,23 @@ def _rebuild(frame: Frame) -> None:
 class TypedSearch:
     """A question: what the flags mean for the library, and how to type it again."""
 
-    def __init__(self, frame: Frame, query: tuple[str, ...], given: dict[str, Any]) -> None:
-        self._frame, self._query, self._given = frame, query, given
+    def __init__(self, frame: Frame, words_: tuple[str, ...], given: dict[str, Any]) -> None:
+        self._frame, self._words, self._given = frame, words_, given
         self._session = None if given["session"] is None else frame.session(given["session"]).id
+        self.text = " ".join(words_)
+        self.query = query.parse(self.text)
+        self.agent: str | None = given["agent"]
+        self.tools = [name for each in given["tool"] for name in each]
         one = self._session is not None
         self.place = None if given["everywhere"] or one else frame.workspace or frame.directory
 
-    def page(self, text: str, **other: Any) -> Hits:
+    def page(self, text: str | None = None, **other: Any) -> Hits:
         """Search, with a progress line while a backlog is indexed; ``other`` replaces what was typed."""
         given = {**self._given, **other}
-        place = None if given["everywhere"] else self.place
         chosen = [name for each in given["places"] for name in each]
         with self._frame.progress("Indexing", "changes") as progress:
             return self._frame.reading.search(
-                text,
+                self.text if text is None else text,
                 roles=[name for name in chosen if name in (*_ROLES, "tool")],
                 kinds=[kind for name in chosen for kind in _kinds(name)],
                 tool=[name for each in given["tool"] for name in each] or None,
@@ -178,8 +175,8 @@ class TypedSearch:
                 since=given["since"],
                 until=given["until"],
                 agent=given["agent"],
-                session=self._session,
-                workspace=place,
+                session=None if given["session"] is None else self._session,
+                workspace=None if given["everywhere"] else self.place,
                 group="session" if given["by_session"] else "message",
                 branches=given["branches"],
                 explain=given["explain"],
@@ -188,13 +185,14 @@ class TypedSearch:
                 progress=progress,
             )
 
-    def anywhere(self, text: str, **other: Any) -> bool:
-        """Whether anything is found in any session, with other filters."""
-        session, self._session = self._session, None
-        try:
-            return bool(self.page(text, everywhere=True, limit=1, cursor=None, **other))
-        finally:
-            self._session = session
+    def finding(self, text: str | None = None, *, here: bool = True, filtered: bool = True, **other: Any) -> str | None:
+        """Return the command of another search that finds something: where this one looked, or else everywhere."""
+        changes = {**({} if filtered else NO_FILTERS), **other, "limit": 1, "cursor": None}
+        if here and self.place is not None and self.page(text, **changes):
+            return self.command(text, filtered=filtered, **other)
+        if self.page(text, **changes, everywhere=True):
+            return self.command(text, everywhere=True, filtered=filtered, **other)
+        return None
 
     @property
     def filters(self) -> list[str]:
@@ -203,6 +201,11 @@ class TypedSearch:
 
         said = [*self._typed()]
         return [f"{flag} {shlex.quote(value)}" for flag, value in zip(said[::2], said[1::2], strict=True)]
+
+    @property
+    def narrows(self) -> bool:
+        """Whether there is a filter."""
+        return any(self._given[name] for name in _FLAGS)
 
     @property
     def is_of_one_session(self) -> bool:
@@ -214,19 +217,28 @@ class TypedSearch:
         """Whether branches that were left are searched too."""
         return bool(self._given["branches"])
 
-    def again(self, *more: str, everywhere: bool = False, filtered: bool = True) -> str:
-        """Return the command that asks this again, with other flags before the words."""
+    def command(
+        self,
+        text: str | None = None,
+        *,
+        more: Sequence[str] = (),
+        everywhere: bool = False,
+        filtered: bool = True,
+        **other: Any,
+    ) -> str:
+        """Return the command that asks this again, with another text or other flags before the words."""
         import shlex
 
-        given, settings = self._given, self._frame.settings
+        given, settings = {**self._given, **other}, self._frame.settings
+        query_ = self._words if text is None else (text,)
         parts = ["takeback", "search"]
         parts += ["--store", address.shown(settings.store)] if settings.store else []
         parts += ["-C", settings.directory] if settings.directory is not None else []
-        parts += ["-a"] if everywhere or given["everywhere"] else []
+        parts += ["-a"] if given["everywhere"] or (everywhere and not (filtered and self.is_of_one_session)) else []
         parts += [*self._typed()] if filtered else []
-        parts += [flag for name, flag in _SWITCHES.items() if given[name] and flag not in more]
+        parts += [flag for name, flag in _SWITCHES.items() if given[name]]
         parts += ["--limit", str(given["limit"])] if given["limit"] != _LIMIT else []
-        parts += [*more, *(["--"] if any(each.startswith("-") for each in self._query) else []), *self._query]
+        parts += [*more, *(["--"] if any(each.startswith("-") for each in query_) else []), *query_]
         return shlex.join(parts)
 
     def _typed(self) -> Iterator[str]:
@@ -315,17 +327,6 @@ def _why(hit: Hit) -> str:
     return f"score {hit.score:.2f} = {parts}{'' if hit.whole else '; as a part of longer words'}"
 
 
-# ---------------------------------------------------------------------- what is not shown
-
-
-def _note(hits: Hits) -> None:
-    """Write how the search differs from what was asked; before the hits, or a pager would hide it."""
-    for note in hits.notes:
-        tell(f"Note: {line(note)}.")
-    if not hits.exact:
-        tell("Note: ranked among the newest matches; older ones follow on later pages.")
-
-
 def _footer(asked: TypedSearch, hits: Hits) -> str:
     where = "this workspace; -a for all" if asked.place is not None else "all workspaces"
     if asked.is_of_one_session:
@@ -333,28 +334,7 @@ def _footer(asked: TypedSearch, hits: Hits) -> str:
     if hits.cursor is None:
         return f"{words.count(len(hits), 'hit')} ({where})"
     first = "First hit" if len(hits) == 1 else f"First {words.count(len(hits), 'hit')}"
-    return f"{first} ({where}). Next page: {asked.again('--cursor', hits.cursor)}"
-
-
-def _nothing(frame: Frame, asked: TypedSearch, text: str) -> str:
-    """Explain an empty result: where was searched, with which filters, and the command that does find something."""
-    if frame.missing is not None:
-        return f"Nothing found: there is no store at {line(frame.missing)} yet. Start one: takeback new NAME"
-    where = f" in {asked.place}" if asked.place is not None else ""
-    flags = f" with {' '.join(asked.filters)}" if asked.filters else ""
-    return line(f"Nothing found{where}{flags}. {_elsewhere(asked, text)}")
-
-
-def _elsewhere(asked: TypedSearch, text: str) -> str:
-    """Search where was not searched, and return the command that finds something there."""
-    left_out = {"path": None, "since": None, "until": None, "agent": None, "tool": (), "places": ()}
-    if asked.place is not None and asked.page(text, everywhere=True, limit=1):
-        return f"Other workspaces have it: {asked.again(everywhere=True)}"
-    if text.strip() and (asked.filters or asked.is_of_one_session) and asked.anywhere(text, **left_out):
-        return f"Without these filters there is something: {asked.again(everywhere=True, filtered=False)}"
-    if text.strip() and not asked.branches and asked.anywhere(text, branches=True, **left_out):
-        return f"A branch that was left has it: {asked.again('--branches', everywhere=True, filtered=False)}"
-    return "No session has it, the trash apart. Try fewer words, or the beginning of one: takeback search -a 'conn*'"
+    return f"{first} ({where}). Next page: {asked.command(more=('--cursor', hits.cursor))}"
 
 
 COMMANDS = {"search": search}
