@@ -261,14 +261,15 @@ class AsyncStore(Bound):
 
         A query is words, all of which must be there, whole or as parts of longer words; ``"a phrase"``, ``begin*``,
         ``-without``, ``one OR other``. Case and accents do not matter, and every script can be searched. Whole words
-        come first. If no entry has all the words, entries with some of them are returned.
+        come first. If no entry has all the words, entries with some of them are returned; if a dash leaves out
+        everything, those that have the query as it stands.
 
-        ``roles`` and ``kinds`` add to each other; ``path`` asks for entries that name a file. Without words, ``path``,
-        ``tool``, ``roles`` and ``kinds`` find all there is, newest first. By default only what is
-        on the current path of a session that is not in the trash is found; ``branches`` adds branches that were left.
-        With ``group="session"`` each session is one hit, its best. Pass the page's cursor to get the next page. What
-        is new since the last search is indexed first; ``progress`` is called with how many changes were read, and of
-        how many. ``hide`` is applied to each text before a part of it becomes a snippet, to hide secrets in it.
+        ``roles`` and ``kinds`` add to each other; ``path`` asks for entries with a path in them, as a phrase. Without
+        words, any filter but ``workspace`` finds all there is, newest first. By default only what is on the current
+        path of a session that is not in the trash is found; ``branches`` adds branches that were left. With
+        ``group="session"`` each session is one hit, its best. Pass the page's cursor to get the next page. What is new
+        since the last search is indexed first; ``progress`` is called with how many changes were read, and of how many.
+        ``hide`` is applied to each text before a part of it becomes a snippet, to hide secrets in it.
         """
         return await self._portal.run(
             lambda: self._sync.search(

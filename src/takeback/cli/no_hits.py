@@ -32,7 +32,7 @@ def explained(frame: Frame, asked: TypedSearch) -> str:
 
 
 def no_sessions(frame: Frame) -> str | None:
-    """Say that there is nothing to search in, and what to do; None if there is."""
+    """Return why there is nothing to search in, and what to do; None if there is something."""
     if frame.reading is not None and frame.missing is not None:
         return f"there is no store at {frame.missing} yet. Start one: takeback new NAME"
     if frame.count()[0]:
@@ -61,7 +61,7 @@ def _elsewhere(asked: TypedSearch) -> str | None:
 
 
 def _unused(frame: Frame, asked: TypedSearch) -> str | None:
-    """Say that a filter names an agent or a tool that there is none of, and what is near; None if there are all."""
+    """Return which agent or tool of the filters does not exist, and what is near; None if all do."""
     agent = asked.agent
     if agent is not None and not frame.reading.list_sessions(agent=agent, archived=None, limit=1):
         known = {each.agent_id for each in frame.reading.list_sessions(archived=None, limit=_MOST)}
