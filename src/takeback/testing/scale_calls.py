@@ -327,6 +327,7 @@ CALLS: tuple[Call, ...] = (
     Call("search in a rare workspace", _search("mirror", workspace="/takeback/rare"), "P6", 20),
     Call("search by session", _search("mirror", group="session"), "P6", 20),
     Call("search since some minutes ago", _search_recent, "P6"),
+    Call("search without words", _search("", since=to_datetime(0)), "P6", 20),
     Call("search after an append", _search_again, "P6", 1),
 )
 
