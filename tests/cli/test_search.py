@@ -268,7 +268,10 @@ def test_nothing_found_is_exit_3_and_names_the_command_that_finds_it(said: World
     assert ran.err == f"{nowhere} Check the spelling.\n"
     assert said.run("search", "nosuch", "--in", "plan").err == f"{nowhere} Check the spelling.\n"
     ran = said.run("search", "--since", "2099-01-01")
-    assert ran.err == ("Nothing found in any session with --since 2099-01-01T00:00:00Z (the trash is not searched).\n")
+    since = "with --since 2099-01-01T00:00:00Z"
+    assert ran.err == f"Nothing found in any session {since} (the trash is not searched).\n"
+    ran = said.run("search", "--since", "2099-01-01", "--session", "docs")
+    assert ran.err == f"Nothing found {since} --session docs (the trash is not searched).\n"
     empty = said.run("search", "nosuch", "--json")
     assert (empty.code, json.loads(empty.out)["hits"]) == (3, [])
     assert said.run("search", "nosuch", "-q").err == ""

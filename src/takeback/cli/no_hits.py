@@ -26,7 +26,8 @@ def explained(frame: Frame, asked: TypedSearch) -> str:
         where = f" in {asked.place}" if asked.place is not None else ""
         return f"Nothing found{where}{flags}. {elsewhere}"
     if not asked.query.wanted:
-        return f"Nothing found in any session{flags} ({NOWHERE})."
+        where = "" if asked.is_of_one_session else " in any session"
+        return f"Nothing found{where}{flags} ({NOWHERE})."
     advice = spelling(asked.text, lambda other: asked.finding(other, filtered=False))
     return f"Nothing found in any session ({NOWHERE}). {advice}".rstrip()
 
