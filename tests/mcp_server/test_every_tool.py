@@ -80,8 +80,10 @@ def _read(agent: Agent) -> None:
     hit = agent.ask("search_history", query="pool", kinds=["result"])["hits"][0]
     assert "ok: pool.py" in str(agent.ask("read_messages", session=hit["ref"])["messages"])
     assert agent.ask("get_file_at", point="fix:1", path="pool.py")["content"] == "retry(5)\n"
-    change = agent.ask("file_history", path="pool.py")["changes"][0]
-    assert (change["certainty"], change["why"][0]["prompt"]["text"]) == ("calls", "Make it fast")
+    history = agent.ask("file_history", path="pool.py")
+    change, call = history["changes"][0], history["calls"][0]
+    assert (change["certainty"], change["calls"]) == ("calls", [call["id"]])
+    assert (call["tool"], call["prompt"]["text"]) == ("bash", "Make it fast")
     (different,) = agent.ask("diff_points", first="fix:1", second="fix:2")["files"]
     assert "-retry(5)\n+broken\n" in different["diff"]
 

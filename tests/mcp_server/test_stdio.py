@@ -63,7 +63,7 @@ def test_what_somebody_else_stores_is_seen(agent: Agent, home: Path) -> None:
     with takeback.open(home / "store.db") as store:
         store.create_session("other").user("a needle")
     hits = agent.ask("search_history", query="needle", kinds=["message"])["hits"]
-    assert [each["snippet"] for each in hits] == ["a **needle**"]
+    assert [each["snippet"] for each in hits] == ["a «needle»"]
 
 
 def test_a_tool_that_there_is_not_and_wrong_arguments_are_answers_that_say_what_to_do(agent: Agent) -> None:
@@ -82,7 +82,7 @@ def test_a_tool_that_there_is_not_and_wrong_arguments_are_answers_that_say_what_
 # ---------------------------------------------------------------------- by hand
 
 
-def test_stdout_carries_nothing_but_the_protocol_and_its_end_ends_the_server(tmp_path: Path) -> None:
+def test_stdout_carries_nothing_but_the_protocol_and_an_interrupt_ends_the_server(tmp_path: Path) -> None:
     (tmp_path / "pay").mkdir()
     with wired(tmp_path / "pay", tmp_path / "store.db") as wire:
         numbers = range(1, 21)
@@ -110,9 +110,10 @@ def test_stdout_carries_nothing_but_the_protocol_and_its_end_ends_the_server(tmp
         assert all(found[number]["result"]["structuredContent"]["agents"] == [] for number in numbers)
         assert (found[102]["error"]["code"], found[103]["error"]["code"]) == (-32602, -32601)
         assert "not_allowed" in found[104]["result"]["content"][0]["text"]
-        out, err = wire.process.communicate()
+        wire.process.send_signal(signal.SIGINT)  # as Ctrl-C does, while the server waits for its stdin
+        out, err = wire.process.communicate(timeout=60)
         assert [json.loads(line)["jsonrpc"] for line in out.splitlines()] == ["2.0"] * len(out.splitlines())
-        assert (wire.process.returncode, err) == (0, b"")
+        assert (wire.process.returncode, err) == (-signal.SIGINT, b"")
 
 
 @pytest.fixture
@@ -141,41 +142,27 @@ def _is_sound(path: Path) -> list[str | None]:
 
 
 @pytest.mark.feature("C3")
-@pytest.mark.parametrize("reads", [True, False], ids=["waits for the end", "is gone"])
-def test_a_client_that_leaves_in_the_middle_of_a_call_ends_the_server_when_the_call_is_done(
-    big: Path, reads: bool
-) -> None:
-    store = big.parent / "store.db"
-    with wired(big, store, "--allow", "checkpoint") as wire:
-        wire.write(call(1, "create_checkpoint", session="big", name="begun"), call(2, "get_session", session="big"))
-        assert wire.answer()["id"] == 2  # the first one is under way, and delays no other
-        wire.stdin.close()
-        if not reads:
-            wire.stdout.close()
-        assert wire.process.wait(60) == 0
-        assert b"Traceback" not in wire.process.stderr.read()
-    assert _is_sound(store) == ["begun"]
-
-
-@pytest.mark.feature("C3")
-def test_a_request_that_is_cancelled_is_not_answered_and_is_done_as_a_whole_or_not_at_all(big: Path) -> None:
+def test_a_client_that_leaves_in_the_middle_of_a_call_ends_the_server_when_the_call_is_done(big: Path) -> None:
     store = big.parent / "store.db"
     with wired(big, store, "--allow", "checkpoint") as wire:
         wire.write(
-            call(1, "create_checkpoint", session="big", name="begun"),
+            call(1, "create_checkpoint", session="big", name="cancelled"),
             notice("notifications/cancelled", requestId=1, reason="too slow"),
             call(2, "get_session", session="big"),
         )
-        assert wire.answer()["id"] == 2
-        out, _ = wire.process.communicate()
-        assert [json.loads(line) for line in out.splitlines() if json.loads(line).get("result")] == []
-        assert wire.process.returncode == 0
-    assert _is_sound(store) in ([], ["begun"])
+        assert wire.answer()["id"] == 2  # what was cancelled is not answered
+        wire.write(call(3, "create_checkpoint", session="big", name="begun"), call(4, "get_session", session="big"))
+        assert wire.answer()["id"] == 4  # the one before it is under way, and delays no other
+        wire.stdin.close()
+        wire.stdout.close()
+        assert wire.process.wait(60) == 0
+        assert wire.process.stderr.read() == b""
+    assert _is_sound(store) in (["begun"], ["cancelled", "begun"])
 
 
 @pytest.mark.feature("C3")
 @pytest.mark.promise("R1")
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT], ids=lambda each: each.name)
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
 def test_a_server_that_is_ended_while_it_writes_has_kept_what_it_acknowledged(big: Path, sent: signal.Signals) -> None:
     store = big.parent / "store.db"
     with wired(big, store, "--allow", "state,checkpoint") as wire:
