@@ -59,6 +59,7 @@ class Agent:
         self.client, self.run = client, run
         self.used = set[str]()
         self.tools = {each.name: each for each in run(client.list_tools).tools}
+        self._answers = {name: Draft202012Validator(each.output_schema) for name, each in self.tools.items()}
 
     def call(self, tool: str, arguments: dict[str, Any]) -> Any:
         """Call a tool; whatever it answers is in the envelope."""
@@ -75,7 +76,7 @@ class Agent:
         assert not found.is_error, content.text
         self.used.add(tool)
         data: dict[str, Any] = found.structured_content
-        Draft202012Validator(self.tools[tool].output_schema).validate(data)
+        self._answers[tool].validate(data)
         said = msgspec.json.decode(opened(content.text).body)
         assert said == {name: value for name, value in data.items() if name != "note"}
         return data

@@ -156,7 +156,6 @@ def test_a_text_that_is_cut_in_the_middle_of_a_secret_shows_no_part_of_it(agent:
     assert not leaks(str(found))
 
 
-@pytest.mark.xfail(reason="a piece that begins within a secret shows the rest of it")
 def test_a_file_that_is_read_in_pieces_shows_no_part_of_a_secret(
     agent: Agent, store: takeback.Store, place: Path
 ) -> None:

@@ -115,9 +115,8 @@ def test_with_the_token_everything_works(server: Listening) -> None:
         assert "not_allowed" in agent.refused("create_checkpoint", session="secret")
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-def test_two_clients_at_once_one_writes_while_the_other_reads(server: Listening, home: Path, mode: str) -> None:
-    name, many = f"shared by {mode}", 15
+def test_two_clients_at_once_one_writes_while_the_other_reads(server: Listening, home: Path) -> None:
+    name, many = "shared", 15
     arguments = {"conversation": name, "mode": "append"}
 
     async def say(client: Client, number: int) -> None:
@@ -130,7 +129,7 @@ def test_two_clients_at_once_one_writes_while_the_other_reads(server: Listening,
         return [each["text"] for each in found.structured_content["messages"]]
 
     async def go() -> None:
-        one, two = (Client(over_http(server.url, server.token), mode=mode) for _ in range(2))
+        one, two = (Client(over_http(server.url, server.token), mode=mode) for mode in ("auto", "legacy"))
         async with one, two, anyio.create_task_group() as tasks:
             await say(one, 1)
 
