@@ -201,7 +201,7 @@ def test_a_difference_shows_poison_as_data_only(agent: Careful, poisoned: takeba
 def test_errors_quote_poison_between_the_marks_only(agent: Careful, poisoned: takeback.Store, number: int) -> None:
     id, text = sessions(poisoned)[number], poison(number)
     said = [{"role": "user", "content": "something else"}]
-    for tool, arguments in (
+    wanted = (
         ("get_state", {"session": id, "key": "none"}),
         ("conversation_save", {"conversation": id, "messages": said}),
         ("agent_save", {"agent": text, "expected_version": 99}),
@@ -213,7 +213,8 @@ def test_errors_quote_poison_between_the_marks_only(agent: Careful, poisoned: ta
         ("undo_operation", {"operation": text}),
         ("search_history", {"query": "x", "since": text}),
         ("list_sessions", {"cursor": text}),
-    ):
+    )
+    for tool, arguments in wanted[number % 2 :: 2]:  # each meets half of the attacks
         agent.refused(tool, **arguments)
 
 
