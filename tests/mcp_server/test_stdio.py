@@ -141,7 +141,6 @@ def _is_sound(path: Path) -> list[str | None]:
     return found
 
 
-@pytest.mark.feature("C3")
 def test_a_client_that_leaves_in_the_middle_of_a_call_ends_the_server_when_the_call_is_done(big: Path) -> None:
     store = big.parent / "store.db"
     with wired(big, store, "--allow", "checkpoint") as wire:
@@ -160,7 +159,6 @@ def test_a_client_that_leaves_in_the_middle_of_a_call_ends_the_server_when_the_c
     assert {"begun"} <= {*_is_sound(store)} <= {"begun", "cancelled"}
 
 
-@pytest.mark.feature("C3")
 @pytest.mark.promise("R1")
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGKILL], ids=lambda each: each.name)
 def test_a_server_that_is_ended_while_it_writes_has_kept_what_it_acknowledged(big: Path, sent: signal.Signals) -> None:
