@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS
 from pydantic import Field
 
 if TYPE_CHECKING:
@@ -41,4 +43,7 @@ def add_to(server: TakebackServer, call: Callable[..., Awaitable[ToolReply]]) ->
 
 
 async def _prompt(task: str, session: str, call: Callable[..., Awaitable[ToolReply]]) -> str:
-    return f"{task}\n\n{(await call('get_session', session=session)).text}"
+    found = await call("get_session", {"session": session or "@"})  # clients send a field that was left empty
+    if found.is_error:
+        raise MCPError(INVALID_PARAMS, found.text)
+    return f"{task}\n\n{found.text}"

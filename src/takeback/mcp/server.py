@@ -9,13 +9,16 @@ whatever was asked for is then stored, or not, as a whole.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import anyio.to_thread
+from mcp import MCPError
 from mcp.server.mcpserver import MCPServer
-from mcp.server.mcpserver.exceptions import ResourceError
-from mcp_types import CallToolResult, TextContent, ToolAnnotations
+from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError
+from mcp.server.mcpserver.resources import ResourceSecurity
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, TextContent, ToolAnnotations
 from mcp_types import Tool as ListedTool
 
 from .. import __version__
@@ -23,6 +26,7 @@ from ..tools import Tool, Toolbox, ToolReply
 from . import prompts
 
 T = TypeVar("T")
+_SECURITY = ResourceSecurity(exempt_params={"session", "point"})  # the session a at turn 1 is a:1, and no drive
 INSTRUCTIONS = """Takeback keeps the history of agents: their sessions, every message and tool call, tasks, state, and \
 the files that they changed. Search it with search_history or list_sessions, look at one session with get_session, and \
 read what you need with read_messages, get_file_at, file_history and diff_points.
@@ -48,6 +52,7 @@ class TakebackServer(MCPServer[Any]):
             instructions=INSTRUCTIONS,
             version=__version__,
             log_level="ERROR",  # on stdio the log is what people see of a client that works
+            resource_security=_SECURITY,
         )
         self._tools = tools
         self._listed = [_listed(tool) for tool in tools]
@@ -60,29 +65,43 @@ class TakebackServer(MCPServer[Any]):
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> CallToolResult:
         """Call a tool; what fails is a result that says why."""
-        reply = await self._call(name, **arguments)
+        reply = await self._call(name, arguments)
         return CallToolResult(
             content=[TextContent(type="text", text=reply.text)],
             structured_content=reply.data,
             is_error=reply.is_error,
         )
 
-    async def _call(self, name: str, **arguments: Any) -> ToolReply:
-        return await _in_thread(lambda: self._tools.call(name, arguments))
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
+        """Get a prompt; one that there is not is the client's error, and no defect that is logged."""
+        takes = {each.name: [one.name for one in each.arguments or ()] for each in await self.list_prompts()}
+        if name not in takes or not {*(arguments or ())} <= {*takes[name]}:
+            listed = "; ".join(f"{known} ({', '.join(names)})" for known, names in takes.items())
+            raise MCPError(INVALID_PARAMS, f"there is no such prompt with such arguments; there are: {listed}")
+        return await super().get_prompt(name, arguments, context)
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> ToolReply:
+        try:
+            return await _in_thread(lambda: self._tools.call(name, arguments))
+        except Exception as error:  # a defect; the SDK would answer its text, which may quote what is stored
+            logging.getLogger(__name__).exception("%.80r failed", name)
+            raise MCPError(
+                INTERNAL_ERROR, "this failed in a way that was not foreseen; the server's log says more"
+            ) from error
 
     def _add_resources(self) -> None:
         async def session(session: str) -> str:
-            return _text(await self._call("get_session", session=session))
+            return _text(await self._call("get_session", {"session": session}))
 
         async def messages(session: str) -> str:
-            return _text(await self._call("read_messages", session=session))
+            return _text(await self._call("read_messages", {"session": session}))
 
         async def file(point: str, path: str) -> str:
-            return _text(await self._call("get_file_at", point=point, path=path))
+            return _text(await self._call("get_file_at", {"point": point, "path": path}))
 
         for template, function, title, about in (
             ("takeback://session/{session}", session, "Session", "A session at a glance."),
-            ("takeback://messages/{session}", messages, "Messages", "The last messages of a session, or at a point."),
+            ("takeback://messages/{session}", messages, "Messages", "The last messages, or those around a point."),
             ("takeback://file/{point}/{+path}", file, "File at a point", "A file as it was at a point of a session."),
         ):
             decorate = self.resource(
@@ -115,5 +134,5 @@ async def _in_thread(call: Callable[[], T]) -> T:
 
 def _text(reply: ToolReply) -> str:
     if reply.is_error:
-        raise ResourceError(reply.text)
+        raise (ResourceNotFoundError if reply.code == "not_found" else ResourceError)(reply.text)
     return reply.text

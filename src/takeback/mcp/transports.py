@@ -7,6 +7,7 @@ so that no web page can reach the server through a browser.
 from __future__ import annotations
 
 import hmac
+import signal
 import socket
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,12 @@ HOST, PATH = "127.0.0.1", "/mcp"
 
 
 def serve_stdio(server: TakebackServer) -> None:
-    """Serve one client over stdin and stdout, until stdin ends."""
-    anyio.run(server.run_stdio_async)
+    """Serve one client over stdin and stdout, until stdin ends or Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the thread that waits for stdin cannot be interrupted otherwise
+    try:
+        anyio.run(server.run_stdio_async)
+    except* BrokenPipeError:
+        pass  # the client left before its answer came
 
 
 def serve_http(server: TakebackServer, port: int, token: str, listening: Callable[[str], object]) -> None:
@@ -34,9 +39,12 @@ def serve_http(server: TakebackServer, port: int, token: str, listening: Callabl
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as made:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((HOST, port))
+        made.listen()  # who is told the address may connect at once, and only one server can listen
         found = made.getsockname()[1]
         listening(f"http://{HOST}:{found}{PATH}")
-        config = uvicorn.Config(http_app(server, found, token), log_level="error", lifespan="on", access_log=False)
+        config = uvicorn.Config(
+            http_app(server, found, token), log_level="error", lifespan="on", ws="none", access_log=False
+        )
         uvicorn.Server(config).run(sockets=[made])
 
 
@@ -54,7 +62,7 @@ class _WithToken:
     """Answers 401 to every request without the token."""
 
     def __init__(self, app: App, token: str) -> None:
-        self._app, self._expected = app, b"Bearer " + token.encode()
+        self._app, self._expected = app, token.encode()
 
     async def __call__(
         self, scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
@@ -66,7 +74,8 @@ class _WithToken:
 
     def _may(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
-        return len(given) == 1 and hmac.compare_digest(given[0], self._expected)
+        scheme, _, token = given[0].partition(b" ") if len(given) == 1 else (b"", b"", b"")
+        return scheme.lower() == b"bearer" and hmac.compare_digest(token, self._expected)
 
 
 async def _refuse(send: Callable[[Any], Awaitable[None]]) -> None:

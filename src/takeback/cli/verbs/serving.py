@@ -52,13 +52,13 @@ def mcp(frame: Frame, allow: tuple[str, ...], http: bool, port: int | None, agen
     if not http:
         transports.serve_stdio(made)
         return
-    token = os.environ.get(TOKEN) or os.urandom(24).hex()
+    wanted = _PORT if port is None else port
+    given = os.environ.get(TOKEN)
+    token = given or os.urandom(24).hex()
     try:
-        transports.serve_http(made, _PORT if port is None else port, token, lambda url: _say(url, token))
+        transports.serve_http(made, wanted, token, lambda url: _say(url, None if given else token))
     except OSError as error:
-        raise Stop(
-            f"cannot listen on port {port or _PORT}: {error.strerror}. Choose another: --port 0", FAILED
-        ) from error
+        raise Stop(f"cannot listen on port {wanted}: {error.strerror}. Choose another: --port 0", FAILED) from error
 
 
 def _allowed(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -92,10 +92,10 @@ def _tools(frame: Frame, allowed: tuple[str, ...], agent: str) -> Toolbox:
     return bind(store, searched=None if memory else open_to_read.open_for_reading(frame.url, indexes=True), **how)
 
 
-def _say(url: str, token: str) -> None:
+def _say(url: str, made: str | None) -> None:
     tell(f"Listening on {line(url)}; Ctrl-C ends it.")
-    if os.environ.get(TOKEN) is None:
-        tell(f"Clients send the header: Authorization: Bearer {token}")
+    if made is not None:
+        tell(f"Clients send the header: Authorization: Bearer {made}")
 
 
 COMMANDS = {"mcp": mcp}
