@@ -15,7 +15,6 @@ from takeback.tools.table import TOOLS
 pytestmark = pytest.mark.feature("E12", "F10")
 
 REPEATS = [name for name, row in TOOLS.items() if row.repeats]
-_ADDS = pytest.mark.xfail(reason="setting the same tasks again adds an entry")
 
 
 def files(place: Path) -> dict[str, tuple[str, int]]:
@@ -41,9 +40,7 @@ def test_what_only_reads_leaves_the_store_and_the_files_as_they_were(worked: tak
             assert (tool, everything(worked), files(place)) == (tool, before, files_before)
 
 
-@pytest.mark.parametrize(
-    "tool", [pytest.param(each, marks=_ADDS) if each == "update_tasks" else each for each in REPEATS]
-)
+@pytest.mark.parametrize("tool", REPEATS)
 def test_what_may_be_repeated_changes_nothing_more(worked: takeback.Store, place: Path, tool: str) -> None:
     wanted = writing(worked)[tool]
     with serving(worked, *EFFECTS, place=place) as agent:

@@ -187,12 +187,7 @@ def test_whatever_is_read_shows_poison_as_data_only(agent: Careful, poisoned: ta
         assert token(number) in str(agent.ask(tool, **arguments)), tool
 
 
-_SEPARATORS = pytest.mark.xfail(reason="a difference of lines that end in U+2028 or the like fails")
-
-
-@pytest.mark.parametrize(
-    "number", [pytest.param(each, marks=_SEPARATORS) if "\u2028" in ATTACKS[each] else each for each in NUMBERS]
-)
+@pytest.mark.parametrize("number", NUMBERS)
 def test_a_difference_shows_poison_as_data_only(agent: Careful, poisoned: takeback.Store, number: int) -> None:
     assert token(number) in str(agent.ask("diff_points", first=f"{sessions(poisoned)[number]}:2^"))
 
@@ -218,7 +213,6 @@ def test_errors_quote_poison_between_the_marks_only(agent: Careful, poisoned: ta
         agent.refused(tool, **arguments)
 
 
-@pytest.mark.xfail(reason="errors quote keys of a state as they are")
 def test_no_error_holds_what_a_terminal_obeys(agent: Careful, poisoned: takeback.Store) -> None:
     said = [agent.refused("get_state", session=id, key="none") for id in sessions(poisoned).values()]
     assert not any("\x1b" in each or "\n--- 1234abcd" in each for each in said)

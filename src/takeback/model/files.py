@@ -96,8 +96,8 @@ class FileDiff(NamedTuple):
     @property
     def lines(self) -> tuple[int, int]:
         """The number of added and removed lines; (0, 0) if it is not text."""
-        body = [line for line in self.text.splitlines()[2:] if line[:1] in "+-"]
-        return sum(line[0] == "+" for line in body), sum(line[0] == "-" for line in body)
+        begins = [line[:1] for line in self.text.split("\n")[2:]]
+        return begins.count("+"), begins.count("-")
 
     @property
     def text(self) -> str:
@@ -107,9 +107,7 @@ class FileDiff(NamedTuple):
         old, new = _shown(self.before), _shown(self.after)
         if old is None or new is None:
             return f"{self.path}: {_words(self.before)} -> {_words(self.after)}\n"
-        lines = difflib.unified_diff(
-            old.splitlines(keepends=True), new.splitlines(keepends=True), f"a/{self.path}", f"b/{self.path}"
-        )
+        lines = difflib.unified_diff(_lines(old), _lines(new), f"a/{self.path}", f"b/{self.path}")
         found = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
         if self.before.mode != self.after.mode and None not in (self.before.mode, self.after.mode):
             found += f"mode {self.before.mode:o} -> {self.after.mode:o} {self.path}\n"
@@ -122,6 +120,12 @@ class FileDiff(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<FileDiff {words.plain(self.path)}: {self.before.kind} -> {self.after.kind}>"
+
+
+def _lines(text: str) -> list[str]:
+    """Split a text where lines end for git; ``splitlines`` also does so at form feeds and separators of Unicode."""
+    *whole, last = text.split("\n")
+    return [*(f"{line}\n" for line in whole), *([last] if last else [])]
 
 
 def _text(data: bytes) -> str | None:

@@ -57,7 +57,7 @@ def cut(text: str | None, most: int = LINE) -> str:
 
 def line(text: str | None, most: int = LINE) -> str:
     """Return a text on one line, shortened."""
-    return cut(" ".join((text or "")[: most * 4].split()), most)
+    return cut(" ".join((text or "")[: most * 4 + _BEYOND].split()), most)
 
 
 # ---------------------------------------------------------------------- sessions

@@ -89,6 +89,8 @@ def arguments_of(tool: str, signature: Signature, given: object) -> dict[str, An
         made = msgspec.convert(wanted, signature.arguments, strict=False)
     except msgspec.ValidationError as error:
         raise Invalid(f"{tool}: {_reworded(str(error), signature, wanted)}. {_takes(signature)}") from None
+    except UnicodeError:  # half of a surrogate pair where a number is wanted
+        raise Invalid(f"{tool}: an argument holds text that is no Unicode. {_takes(signature)}") from None
     return {name: getattr(made, name) for name in signature.arguments.__struct_fields__}
 
 

@@ -144,6 +144,8 @@ class Toolbox:
         except Error as error:
             code = _REFUSED if isinstance(error, NotFound) and name in TOOLS and name not in self else error.code
             return _failed(name, code, failures.sentence(error), mark)
+        except UnicodeError:
+            return _failed(name, "invalid", f"an argument of {name} holds text that is no Unicode", mark)
         except OSError as error:
             return _failed(name, "system", failures.refused(error), mark)
         said = {field: value for field, value in data.items() if field != "note"}  # the first line says that already
@@ -161,7 +163,9 @@ class Toolbox:
 
 
 def _failed(tool: str, code: str, said: str, mark: str) -> ToolReply:
-    return ToolReply(_between(mark, _FAILED.format(tool=tool, code=code, mark=mark), mask(said)), None, code)
+    name = tool if tool in TOOLS else "the call"
+    body = msgspec.json.encode(mask(said)).decode()  # as JSON, so that it stays on its line
+    return ToolReply(_between(mark, _FAILED.format(tool=name, code=code, mark=mark), body), None, code)
 
 
 def _between(mark: str, first: str, stored: str) -> str:
@@ -169,15 +173,24 @@ def _between(mark: str, first: str, stored: str) -> str:
     return f"{first}\n--- {mark}\n{stored}\n--- {mark}"
 
 
-def _hidden(value: Any) -> Any:
-    """Hide likely secrets in every text of plain data."""
+def _hidden(value: Any, name: str = "") -> Any:
+    """Hide likely secrets in every text of plain data; the name of a value may say that it is one."""
     if isinstance(value, str):
-        return mask(value)
+        return _hidden_text(value, name)
     if isinstance(value, dict):
-        return {mask(name): _hidden(each) for name, each in value.items()}
+        return {mask(each): _hidden(inner, each) for each, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_hidden(each) for each in value]
+        return [_hidden(each, name) for each in value]
     return value
+
+
+def _hidden_text(text: str, name: str) -> str:
+    hidden = mask(text)
+    if hidden != text or not name:
+        return hidden
+    before, after = f'"{name}": "', '"'
+    named = mask(f"{before}{text}{after}")
+    return named.removeprefix(before).removesuffix(after) if named.startswith(before) else hidden
 
 
 def require_writable(here: BoundStore, allow: frozenset[str]) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from ..errors import NotFound
+from ..model.work import Task
 from .answers import NOTE, Data, ToolAnswer, cut, fitting_values, line
 from .bound import BoundStore
 from .history import TaskSeen
@@ -108,11 +109,12 @@ def update_tasks(
     tasks: Annotated[list[GivenTask], Meta(description="All tasks, in their order.", max_length=500)],
 ) -> Tasks:
     """Replace the list of tasks of a session: pass all of them, with their status."""
-    from ..model.work import Task
-
     found = here.session(session)
-    now = found.set_tasks([Task(description=each.description, status=each.status) for each in tasks])
-    seen = [TaskSeen(description=line(each.description), status=each.status) for each in now]
+    known = found.tasks()
+    if [(each.description, each.status) for each in tasks] != [(each.description, each.status) for each in known]:
+        ids = {each.description: each.id for each in known}  # a task that stays is the same task
+        known = found.set_tasks([Task(each.description, each.status, ids.pop(each.description, "")) for each in tasks])
+    seen = [TaskSeen(description=line(each.description), status=each.status) for each in known]
     return Tasks(note=NOTE, session_id=found.id, tasks=seen)
 
 
