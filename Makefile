@@ -7,7 +7,7 @@ RUN := $(BIN)/python
 MEMORY := $(shell df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$6 == "/dev/shm" && $$4 > 4000000 {print $$6}')
 PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(RUN) -m pytest
 
-.PHONY: demo test test-quick check format bench bench-quick crash features requirements clean
+.PHONY: demo test test-quick check format bench bench-quick crash agents features requirements clean
 
 demo: .venv/.ready
 	@$(BIN)/takeback demo
@@ -36,6 +36,10 @@ format: .venv/.ready
 # Long runs of the durability promises; SEED=N repeats one exactly.
 crash: .venv/.ready
 	$(RUN) -m pytest tests/crash tests/files/test_apply_faults.py tests/examples/test_streaming.py --deep --seed $(SEED) --timeout 7200 -x
+
+# Every coding agent of docs/guides/mcp.md uses our server; npm installs them in .venv, once.
+agents: .venv/.ready
+	$(PYTEST) tests/mcp_server/test_coding_agents.py --deep
 
 # Takeback, the physical limit and the peers, interleaved in one run; writes docs/benchmarks.md.
 bench: .venv-bench/.ready

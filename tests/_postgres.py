@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import _unproven
 import takeback
 
 OWNER, APP = "takeback_owner", "takeback_app"
@@ -59,7 +60,7 @@ def server() -> Any:
     return found
 
 
-NOT_PROVEN = "PostgreSQL not proven"
+NOT_PROVEN = f"PostgreSQL {_unproven.NOT_PROVEN}"
 
 
 def schema_of(place: Path | str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import _postgres
+import _unproven
 
 _TALLY = pytest.StashKey[Counter[str]]()
 
@@ -108,4 +108,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 def _is_unproven(report: pytest.TestReport) -> bool:
     """Whether a test was skipped because this machine lacks what it needs."""
-    return "needs_root" in report.keywords or _postgres.NOT_PROVEN in str(report.longrepr)
+    return "needs_root" in report.keywords or _unproven.NOT_PROVEN in str(report.longrepr)
