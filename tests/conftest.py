@@ -27,7 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 # Processes that fork come first, while they are small; what is short comes last, so that all workers end together.
-_ROOMS = ("crash", "workspace", "contract", "postgres", "properties", "cli", "examples", "unit")
+_ROOMS = ("crash", "workspace", "contract", "postgres", "mcp_server", "tools", "properties", "cli", "examples", "unit")
 _QUICK_OF_EACH = 2
 
 
