@@ -88,6 +88,9 @@ class Tx(Protocol):
     def lock(self, what: str) -> None:
         """Block other writers that lock the same name, until this transaction ends."""
 
+    def take_time(self, seconds: float) -> None:
+        """Let this transaction go on for so long from now, where the engine ends one that takes longer than a call."""
+
     def keyed(self) -> None:
         """Declare that this transaction stores an idempotency key, so that running it again changes nothing."""
 
