@@ -67,9 +67,7 @@ def batch(main: Tx, side: Tx, index: SearchIndex, scope: str) -> BatchDone:
     reached = changes[done - 1][0] if done else after
     state.note(side, place, "feed", ".".join(map(str, reached)))
     if main.dialect.gapless and reached:
-        state.note(side, place, "store", state.identity(main))
-        state.note(side, place, "last", state.fingerprint(main, reached[0]))
-        state.note(side, place, "operation", state.newest_operation(main, changes[done - 1][1].scope))
+        state.sign(main, side, after, reached[0])
     state.note(side, place, "next", str(work.number))
     more = done < len(changes) or len(changes) == CHANGES or not main.dialect.gapless
     return BatchDone(more, reached, work.erased)
