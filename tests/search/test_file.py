@@ -452,3 +452,31 @@ def test_a_purge_does_not_make_the_index_another_one(path: Path) -> None:
         assert _all(store) == 3
         assert not store.check_search()
     assert _side(path).stat().st_ino == inode
+
+
+@pytest.mark.feature("E10")
+@pytest.mark.promise("R23")
+def test_a_write_that_is_refused_is_no_damage(path: Path) -> None:
+    """A quota or a limit on the size of files: the error says so, and what the index has is kept."""
+    with takeback.open(path) as store:
+        _filled(store, 20)
+        assert _all(store) == 20
+    inode = _side(path).stat().st_ino
+    code = """
+import resource, signal, sys, takeback
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with takeback.open(sys.argv[1]) as store:
+    store.get_session("filled").append(*({"role": "user", "content": f"marmot {n} " * 50} for n in range(400)))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, -1))
+    for _ in range(2):
+        try:
+            store.search("marmot")
+        except takeback.Error as error:
+            print(error.code)
+"""
+    run = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, timeout=60)
+    assert run.stdout.split() == [b"backend", b"backend"]
+    assert _side(path).stat().st_ino == inode
+    with takeback.open(path) as store:
+        assert _all(store) == 420
+        assert not store.check_search()

@@ -31,11 +31,14 @@ SUFFIX = "-search"
 SIDES = ("", "-wal", "-shm")
 _CACHE_KIB = 16_384
 _SHORT_MS = 100  # for readers that keep a log from being emptied
+_UNREADABLE = frozenset(
+    {apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_CORRUPTFS, apsw.SQLITE_IOERR_DATA}
+)
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 
 class _Tx(SqliteTx):
-    """A transaction in which every failure but a full disk and a lock means that the tables cannot be used."""
+    """A transaction in which every failure but one of the disk and of a lock means that the tables cannot be used."""
 
     __slots__ = ()
 
@@ -56,9 +59,14 @@ def _judged() -> Any:
         yield
     except (apsw.Error, UnicodeError, OverflowError) as error:
         found = translate(error)
-        if isinstance(found, Busy | StorageFull):
+        if isinstance(found, Busy | StorageFull) or _is_refused(error):
             raise found from error
         raise Derived(str(error)) from error
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether the system refused to do something, as at a limit; what it cannot read any more is damaged."""
+    return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) not in _UNREADABLE
 
 
 class _NotOurs(Exception):
