@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import _postgres
 import takeback
 from takeback import Store
-from takeback.search import feeding
+from takeback.search import feeding, fts
 from takeback.search.index import IndexedText
 from takeback.search.postings import Postings
+from takeback.storage.connection import SqliteTx, connect
 
 pytestmark = pytest.mark.feature("E10")
 
@@ -94,3 +96,19 @@ def test_indexing_may_take_longer_than_a_call(tmp_path: Path, monkeypatch: pytes
         backend.write(add)
         with pytest.raises(takeback.Error):
             backend.write(lambda tx: tx.all("SELECT pg_sleep(2)"))
+
+
+def test_an_erasure_runs_few_statements_however_many_words_go() -> None:
+    connection = connect(":memory:", flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+    tx, index, ran = SqliteTx(connection.cursor()), fts.Fts(), list[str]()
+    tx.all(fts.SQL)
+    words = [[f"{kind}{number:05}" for number in range(3000)] for kind in ("kept", "gone")]
+    index.add(tx, [IndexedText(number, "", number << 32 | 1, 0, 0, said) for number, said in enumerate(words, 1)])
+    connection.set_exec_trace(lambda cursor, sql, bindings: ran.append(sql) or True)
+    index.erase(tx, "", [2])
+    connection.set_exec_trace(None)
+    assert len(ran) < 20
+    assert index.containing(tx, "", "e00", 1000) == []
+    assert index.containing(tx, "", "t000", 1000) == words[0][:100]
+    assert index.check(tx, "") == []
+    connection.close()
