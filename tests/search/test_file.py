@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from takeback.storage.beside import SIDES, SUFFIX
 
 WRITERS = 4
 CANARY = "xylophonecanary"
+WORDS = ("lostword", "newword")
 
 
 def _side(path: Path) -> Path:
@@ -389,3 +390,93 @@ def test_a_directory_in_the_place_of_the_index_is_left_alone(store: Store, path:
     _filled(store, 5)
     assert _all(store) == 5
     assert _side(path).is_dir()
+
+
+def _labelled(store: Store, word: str) -> None:
+    """Append, then do what changes nothing that the index has."""
+    store.get_session("filled").user(word)
+    store.get_session("filled").checkpoint("done")
+
+
+def _created(store: Store, word: str) -> None:
+    store.create_session(title=word)
+
+
+def _renamed(store: Store, word: str) -> None:
+    store.get_session("filled").rename(word)
+    store.get_session("filled").checkpoint("done")
+
+
+def _noted_elsewhere(store: Store, word: str) -> None:
+    store.scoped("another").create_session("there", title="there").user(word)
+    store.get_session("filled").checkpoint("done")
+
+
+@pytest.mark.feature("E10")
+@pytest.mark.promise("R23")
+@pytest.mark.parametrize("change", [_labelled, _created, _renamed, _noted_elsewhere])
+def test_a_future_that_was_lost_is_not_found(path: Path, tmp_path: Path, change: Callable[[Store, str], None]) -> None:
+    """A backup is restored over the store, the index stays, and the same kinds of changes follow."""
+    copy = tmp_path / "copy.db"
+    with takeback.open(path) as store:
+        _filled(store, 3)
+        assert _all(store) == 3
+        store.backup(copy)
+        change(store, "lostword")
+        for own in (store, store.scoped("another")):
+            own.search("lostword")
+    for each in tmp_path.iterdir():
+        if each.name.startswith(path.name) and not each.name.startswith(_side(path).name):
+            each.unlink()
+    copy.rename(path)
+    with takeback.open(path) as store:
+        change(store, "newword")
+        found = {word: sum(len(own.search(word)) for own in (store, store.scoped("another"))) for word in WORDS}
+        assert found == {"lostword": 0, "newword": 1}
+        assert not store.check_search()
+
+
+@pytest.mark.feature("E10")
+def test_a_purge_does_not_make_the_index_another_one(path: Path) -> None:
+    """What tells histories apart may be erased: then it tells nothing, and the index is not made anew."""
+    with takeback.open(path) as store:
+        _filled(store, 3)
+        store.create_session("last").user("hello")
+        store.get_session("last").rename("another title")
+        assert _all(store) == 3
+    inode = _side(path).stat().st_ino
+    with takeback.open(path) as store:
+        store.purge_session("last")
+    with takeback.open(path) as store:
+        assert not store.search("hello")
+        assert _all(store) == 3
+        assert not store.check_search()
+    assert _side(path).stat().st_ino == inode
+
+
+@pytest.mark.feature("E10")
+@pytest.mark.promise("R23")
+def test_a_write_that_is_refused_is_no_damage(path: Path) -> None:
+    """A quota or a limit on the size of files: the error says so, and what the index has is kept."""
+    with takeback.open(path) as store:
+        _filled(store, 20)
+        assert _all(store) == 20
+    inode = _side(path).stat().st_ino
+    code = """
+import resource, signal, sys, takeback
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+with takeback.open(sys.argv[1]) as store:
+    store.get_session("filled").append(*({"role": "user", "content": f"marmot {n} " * 50} for n in range(400)))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, -1))
+    for _ in range(2):
+        try:
+            store.search("marmot")
+        except takeback.Error as error:
+            print(error.code)
+"""
+    run = subprocess.run([sys.executable, "-c", code, str(path)], check=True, capture_output=True, timeout=60)
+    assert run.stdout.split() == [b"backend", b"backend"]
+    assert _side(path).stat().st_ino == inode
+    with takeback.open(path) as store:
+        assert _all(store) == 420
+        assert not store.check_search()

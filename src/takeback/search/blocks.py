@@ -36,18 +36,21 @@ class Block(NamedTuple):
 
 def made(documents: Iterable[IndexedText]) -> dict[str, Block]:
     """Return the blocks of a new segment, in the order of their terms."""
-    found = dict[str, tuple[list[int], bytearray, list[int]]]()
+    # Strings from the beginning: an entry may have a million different words, and lists for each cost twice the time.
+    found = dict[str, tuple[bytearray, bytearray, bytearray]]()
     for document in documents:
-        here = dict[str, list[int]]()
+        number = document.number.to_bytes(_WIDE, "little")
         for at, term in enumerate(document.terms):
-            here.setdefault(term, []).append(at)
-        for term, at_ in here.items():
-            docs, counts, places = found.setdefault(term, ([], bytearray(), []))
-            for first in range(0, len(at_), _MOST):
-                docs.append(document.number)
-                counts.append(min(len(at_) - first, _MOST))
-            places += at_
-    return {term: _packed(*found[term]) for term in sorted(found)}
+            if (block := found.get(term)) is None:
+                block = found[term] = (bytearray(), bytearray(), bytearray())
+            docs, counts, places = block
+            if docs[-_WIDE:] == number and counts[-1] < _MOST:
+                counts[-1] += 1
+            else:
+                docs += number
+                counts.append(1)
+            places += at.to_bytes(_WIDE, "little")
+    return {term: Block(*map(bytes, found[term])) for term in sorted(found)}
 
 
 def _packed(docs: Sequence[int], counts: Iterable[int], places: Sequence[int]) -> Block:

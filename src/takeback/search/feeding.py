@@ -29,8 +29,9 @@ from .index import IndexedText, SearchIndex, TermRun, Within
 
 ERASING = frozenset({"purge", "redact"})  # the changes behind which something is gone
 # Of one batch. On a server that many documents are a segment that is never joined again, so a large backlog is written
-# once; a batch of 2,000 left twice as many dead rows as it kept.
-CHANGES, ENTRIES, BYTES = 8192, 8192, 8 << 20
+# once; a batch of 2,000 left twice as many dead rows as it kept. Long texts end a batch earlier: until it is committed
+# nothing of it is kept, and on a server it holds up who follows the feed.
+CHANGES, ENTRIES, BYTES = 8192, 8192, 4 << 20
 _MANY = 5000  # documents of one read
 _BACK = 64  # entries before a result among which the call is that it answers
 
@@ -66,9 +67,7 @@ def batch(main: Tx, side: Tx, index: SearchIndex, scope: str) -> BatchDone:
     reached = changes[done - 1][0] if done else after
     state.note(side, place, "feed", ".".join(map(str, reached)))
     if main.dialect.gapless and reached:
-        state.note(side, place, "store", state.identity(main))
-        state.note(side, place, "last", state.fingerprint(main, reached[0]))
-        state.note(side, place, "operation", state.newest_operation(main, changes[done - 1][1].scope))
+        state.sign(main, side, after, reached[0])
     state.note(side, place, "next", str(work.number))
     more = done < len(changes) or len(changes) == CHANGES or not main.dialect.gapless
     return BatchDone(more, reached, work.erased)
@@ -122,8 +121,9 @@ def erase_more(main: Tx, side: Tx, index: SearchIndex, scope: str) -> bool:
 
 
 class _Range(NamedTuple):
-    """The entries low+1..high of a branch."""
+    """The entries low+1..high of a branch, and the number of the first change that has some of them."""
 
+    first: int
     scope: str
     session: int
     branch: int
@@ -138,23 +138,29 @@ class _Batch:
         self._main, self._side, self._index = main, side, index
         self.number = number  # of the next document
         self.erased = 0
-        self._documents, self._size = list[IndexedText](), 0
+        self._documents, self._size, self._left = list[IndexedText](), 0, BYTES
         self._marks = dict[tuple[str, int], int]()  # how far branches are indexed
         self._tools = dict[tuple[int, str], str]()  # the tool of each call, by the branch that announces it
         self._looked = set[int]()
         self._spans = dict[tuple[str, int], tuple[int, int]]()  # the times of the documents of each block
 
     def run(self, rows: Sequence[FeedRow]) -> int:
-        """Add the entries of these changes, as long as they are not too many; return how many changes are done."""
+        """Add the entries of these changes, as long as they are not too much; return how many changes are done."""
         self._read_marks(rows)
         done, ranges = self._ranges(rows)
         sessions = self._sessions(rows[: done + 1])
         for each in ranges:
-            self._add_range(each, _fields(sessions.get((each.scope, each.session))))
+            reached = self._add_range(each, _fields(sessions.get((each.scope, each.session))))
+            self._marks[each.scope, each.branch] = reached
+            if self._left <= 0:
+                done = min(done, self._first_left(rows, each.first))
+                break
         told = rows[: done + 1]  # of one that is not done yet, what may be seen of its session is known all the same
         for scope in dict.fromkeys(row.scope for row in told if row.session > 0):
-            changed = {sid: row for (own, sid), row in sessions.items() if own == scope}
-            self._bring_up_to_date(scope, changed, [row for row in told if row.scope == scope])
+            own = [row for row in told if row.scope == scope]
+            numbers = {row.session for row in own}
+            changed = {sid: row for (where, sid), row in sessions.items() if where == scope and sid in numbers}
+            self._bring_up_to_date(scope, changed, own)
         self._flush()
         return done
 
@@ -183,28 +189,36 @@ class _Batch:
 
     def _ranges(self, rows: Sequence[FeedRow]) -> tuple[int, list[_Range]]:
         """Return how many changes to take, and what to read for them, in order; each entry is read once."""
-        found, left = list[_Range](), ENTRIES
+        found, left, marks = list[_Range](), ENTRIES, self._marks.copy()
         for at, row in enumerate(rows):
             if row.kind != "entries":
                 continue
             where = row.scope, row.branch
-            low = max(row.first_seq - 1, self._marks.get(where, 0))
+            low = max(row.first_seq - 1, marks.get(where, 0))
             high = min(row.last_seq, low + left)
             if high > low:
-                self._marks[where], left = high, left - (high - low)
+                marks[where], left = high, left - (high - low)
                 if found and (found[-1].scope, found[-1].branch, found[-1].high) == (*where, low):
                     found[-1] = found[-1]._replace(high=high)
                 else:
-                    found.append(_Range(row.scope, row.session, row.branch, low, high))
+                    found.append(_Range(at, row.scope, row.session, row.branch, low, high))
             if high < row.last_seq:
                 return at, found
             if left == 0:
                 return at + 1, found
         return len(rows), found
 
+    def _first_left(self, rows: Sequence[FeedRow], first: int) -> int:
+        """Return the number of the first change, from one on, of which entries are left to read."""
+        for at, row in enumerate(rows[first:], first):
+            if row.kind == "entries" and row.last_seq > self._marks.get((row.scope, row.branch), 0):
+                return at
+        return len(rows)
+
     # ------------------------------------------------------------------ entries
 
-    def _add_range(self, wanted: _Range, own: Sequence[str]) -> None:
+    def _add_range(self, wanted: _Range, own: Sequence[str]) -> int:
+        """Add entries, until the batch has enough; return the number of the last one."""
         low, last = log.key_of(wanted.branch, wanted.low), log.key_of(wanted.branch, wanted.high)
         while low < last:
             stored = self._main.all(_RANGE, (wanted.scope, low, last, log.PAGE))
@@ -212,9 +226,12 @@ class _Batch:
                 row = ENTRY.unchecked(each)
                 if ENTRY.is_sound(each) and (whole := self._loaded(row)) is not None:
                     self._add_entry(whole, own)
+                if self._left <= 0:
+                    return row.seq
             if len(stored) < log.PAGE:
-                return
+                break
             low = ENTRY.unchecked(stored[-1]).key
+        return wanted.high
 
     def _loaded(self, row: EntryRow) -> EntryRow | None:
         if row.spill is None:
@@ -240,6 +257,7 @@ class _Batch:
         for text in said:
             fields += terms.terms(text)
             self._size += len(text)
+            self._left -= len(text)
         number = self.number
         self._documents.append(IndexedText(number, scope, key, at_ms // 1000, kind, fields))
         self.number = number + 1

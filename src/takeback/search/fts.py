@@ -5,8 +5,8 @@ word that is everywhere costs what is looked at, not what matches. Words are kep
 of their trigrams, which finds the words that have a part in them.
 
 Erasing marks a document as deleted, then merges the whole table into one segment, which leaves out what is marked, and
-then drops every word that no document has any more; freed pages are overwritten. That costs what the index is large,
-and only a purge or a redaction asks for it.
+then drops every word that no document has any more and makes the table of their trigrams anew; freed pages are
+overwritten. That costs what the index is large, and only a purge or a redaction asks for it.
 """
 
 from __future__ import annotations
@@ -97,11 +97,9 @@ class Fts:
             return False
         self.remove(tx, scope, numbers)
         tx.run("INSERT INTO found (found) VALUES ('optimize')")
-        used = {term for (term,) in tx.all("SELECT term FROM used")}
-        unused = [(number, term) for number, term in tx.all("SELECT id, term FROM word") if term not in used]
-        for number, term in unused:
-            tx.run("INSERT INTO part (part, rowid, term) VALUES ('delete', ?, ?)", (number, term))
-            tx.run("DELETE FROM word WHERE id = ?", (number,))
+        if tx.all("DELETE FROM word WHERE term NOT IN (SELECT term FROM used) RETURNING id"):
+            # Taken out one by one, each word rewrites what it shares with others: 120,000 took 7 s, this 0.2.
+            tx.run("INSERT INTO part (part) VALUES ('rebuild')")
         return False
 
     # ------------------------------------------------------------------ finding

@@ -54,6 +54,9 @@ WHERE scope = ? AND number IN ({}) AND at_s >= ? AND at_s <= ?"""
 _EVER = 1 << 62  # seconds
 _HAVING = "SELECT term FROM search_posting WHERE scope = ? AND seg IN ({}) AND instr(term, ?) > 0"
 _SIZES = "SELECT gram, octet_length(words) FROM search_gram WHERE scope = ? AND gram IN ({})"
+# Seconds for each step of an addition or an erasure, in place of a call's: an entry may have a million different words,
+# and eight segments of such become one.
+STEP_S = 300.0
 
 
 class IndexSegment(NamedTuple):
@@ -79,6 +82,7 @@ class Postings:
         """Add documents of one scope, with ascending numbers that are higher than all before."""
         for some in several(documents, self._largest):
             scope = some[0].scope
+            tx.take_time(STEP_S)
             rows = [(doc.scope, doc.number, doc.key, doc.at_s, doc.kind) for doc in some]
             _insert(tx, "search_doc", rows)
             made = IndexSegment(some[0].number, some[-1].number, len(some), 0, self._level_of(len(some)))
@@ -118,6 +122,7 @@ class Postings:
         """Let segments that follow one another become one."""
         if len(run) == 1:
             return run[0]
+        tx.take_time(STEP_S)
         size, gone = sum(each.size for each in run), sum(each.gone for each in run)
         made = IndexSegment(run[0].seg, run[-1].last, size, gone, self._level_of(size))
         _join_blocks(tx, scope, run)
@@ -328,6 +333,7 @@ def _rarest(tx: Tx, scope: str, part: str) -> str | None:
 
 def _sweep(tx: Tx, scope: str, segment: IndexSegment) -> None:
     """Write a segment anew, with those of its documents that are left."""
+    tx.take_time(STEP_S)
     sql = "SELECT number FROM search_doc WHERE scope = ? AND number >= ? AND number <= ?"
     alive = set(scalars(tx, sql, (scope, segment.seg, segment.last)))
     if not alive:

@@ -97,6 +97,8 @@ class Searcher:
 
     def check(self) -> list[str]:
         """Return what is wrong with the index: damage, what it does not find, how far it is behind; changes nothing."""
+        if (other := self._beside.obstacle()) is not None:
+            return [other]
         if not self._beside.exists():
             return []
         try:

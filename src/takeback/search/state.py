@@ -5,17 +5,26 @@ This is all that a search needs of the feed as long as nothing is new. ``feeding
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from ..ops import feed, log
 from ..ops.feed import Position
-from ..storage.base import Tx, scalar
+from ..storage.base import Tx, scalar, scalars
 from ..tables import search as tables
 from ..tables.entries import ENTRY
 from ..tables.history import FEED, FeedRow
+from ..tables.sessions import PURGED
 
 AHEAD = "ahead"  # the note on the changes that were read before their order was known
 ERASING_STILL = "erased"  # the note that what was removed is not yet erased from all tables, or from the log
 
-_NEWEST_OPERATION = "SELECT oid, id FROM operation WHERE scope = ? ORDER BY oid DESC LIMIT 1"
+_CHECKS = "SELECT chk FROM feed WHERE pos <= ? ORDER BY pos DESC LIMIT 64"
+_APPEND = f"{FEED.select} WHERE pos > ? AND pos <= ? AND kind = 'entries' ORDER BY pos DESC LIMIT 1"
+_NEWEST = {
+    "operation": "SELECT oid, id FROM operation ORDER BY oid DESC LIMIT 1",
+    "session": f"SELECT sid, id FROM session WHERE hidden <> {PURGED} ORDER BY sid DESC LIMIT 1",
+}
+_ID = {"operation": "SELECT id FROM operation WHERE oid = ?", "session": "SELECT id FROM session WHERE sid = ?"}
 _STATE = "SELECT value FROM search_state WHERE scope = ? AND name = ?"
 
 
@@ -88,47 +97,59 @@ def changes(main: Tx, scope: str, after: Position, limit: int) -> list[tuple[Pos
 def belongs(main: Tx, side: Tx, scope: str) -> bool:
     """Whether the index was made from this store: a file may have been put in the place of another, or an older copy.
 
-    The last change that was read must still be there, its last entry must have the same hash, and the operation that
-    was the newest then must be the same.
+    A store that was restored from a backup goes on in another way than the one that was lost, though perhaps with the
+    same kinds of changes. So not only the last changes that were read must be the same, but what has an id or a hash:
+    the newest entry, operation and session.
     """
     if not main.dialect.gapless:
         return True
     at, said = position(side, ""), read(side, "", "store")
     if not at:
         return said is None
-    same = said == identity(main) and _agree(read(side, "", "last") or "", fingerprint(main, at[0]))
-    return same and _has_operation(main, read(side, "", "operation"))
+    same = said == _identity(main) and read(side, "", "last") == _last(main, at[0])
+    same = same and _agree(read(side, "", "entry"), _entry(main, 0, at[0]))
+    return same and all(_same(main, of, read(side, "", of)) for of in _NEWEST)
 
 
-def newest_operation(main: Tx, scope: str) -> str:
-    """Return what tells the newest operation of a scope; a change that is none of entries is one of these."""
-    found = main.one(_NEWEST_OPERATION, (scope,))
-    return "" if found is None else f"{found[0]} {found[1]} {scope}"
+def sign(main: Tx, side: Tx, after: Position, at: int) -> None:
+    """Note what ``belongs`` compares, now that the feed was read up to a change; ``after`` is what was read before."""
+    note(side, "", "store", _identity(main))
+    note(side, "", "last", _last(main, at))
+    if (entry := _entry(main, after[0] if after else 0, at)) is not None:
+        note(side, "", "entry", entry)
+    for of, sql in _NEWEST.items():
+        number, id = main.one(sql) or ("", "")
+        note(side, "", of, f"{number} {id}")
 
 
-def _has_operation(main: Tx, said: str | None) -> bool:
-    if not said:
-        return True
-    number, id, scope = said.split(" ", 2)
-    return bool(scalar(main, "SELECT id FROM operation WHERE scope = ? AND oid = ?", (scope, int(number))) == id)
-
-
-def identity(main: Tx) -> str:
+def _identity(main: Tx) -> str:
     return bytes(scalar(main, feed.IDENTITY) or b"").hex()
 
 
-def fingerprint(main: Tx, at: int) -> str:
-    """Return what tells a change from another one at the same position: its check, and the hash of its last entry."""
-    stored = main.one(f"{FEED.select} WHERE pos = ?", (at,))
+def _last(main: Tx, at: int) -> str:
+    """Return what tells the changes up to one from others: which sessions they are of, and what happened to them."""
+    return format(crc32(repr(scalars(main, _CHECKS, (at,))).encode()), "x")
+
+
+def _entry(main: Tx, after: int, at: int) -> str | None:
+    """Return what tells the last append up to a change from others: the hash of its last entry covers all before it."""
+    stored = main.one(_APPEND, (after, at))
     if stored is None:
-        return ""
-    row, said = FEED.unchecked(stored), str(stored[-1])
+        return None
+    row = FEED.unchecked(stored)
     key = log.key_of(row.branch, row.last_seq)
-    entry = ENTRY.numbered(main, row.scope, [key], damaged=False).get(key) if row.kind == "entries" else None
-    return said if entry is None else f"{said} {entry.chain.hash.hex()}"
+    entry = ENTRY.numbered(main, row.scope, [key], damaged=False).get(key)
+    return f"{row.pos} {entry.chain.hash.hex() if entry else ''}"
 
 
-def _agree(one: str, other: str) -> bool:
-    """Whether two fingerprints are of the same change; an entry may have been purged since."""
-    first, second = one.split(), other.split()
-    return bool(first and second) and all(a == b for a, b in zip(first, second, strict=False))
+def _agree(one: str | None, other: str | None) -> bool:
+    """Whether two are of the same append; its entry may have been purged since."""
+    first, second = (one or "").split(), (other or "").split()
+    return first[:1] == second[:1] and all(a == b for a, b in zip(first, second, strict=False))
+
+
+def _same(main: Tx, table: str, said: str | None) -> bool:
+    """Whether a row has the id that was noted; a purge may have deleted it since."""
+    number, _, id = (said or "").partition(" ")
+    found = scalar(main, _ID[table], (int(number),)) if number else None
+    return found is None or bool(found == id)

@@ -88,6 +88,9 @@ class Tx(Protocol):
     def lock(self, what: str) -> None:
         """Block other writers that lock the same name, until this transaction ends."""
 
+    def take_time(self, seconds: float) -> None:
+        """Let this transaction go on for so long from now, where the engine ends one that takes longer than a call."""
+
     def keyed(self) -> None:
         """Declare that this transaction stores an idempotency key, so that running it again changes nothing."""
 
@@ -181,6 +184,11 @@ class Shape(NamedTuple):
     version: int
     functions: Mapping[str, Callable[..., Any]]
 
+    @property
+    def first(self) -> str:
+        """The table that the SQL makes first."""
+        return self.sql.split(maxsplit=3)[2]
+
 
 class SideTables(Protocol):
     """Where tables lie that are derived from a store: never part of its writes, and no loss if they are lost.
@@ -197,6 +205,9 @@ class SideTables(Protocol):
 
     def write(self, op: Callable[[Tx, Tx], T]) -> T:
         """Run an operation that reads the store and writes beside it."""
+
+    def obstacle(self) -> str | None:
+        """Return what lies in the place of the tables and is left alone; None if nothing does."""
 
     def exists(self) -> bool:
         """Whether there is anything yet that could hold content."""

@@ -2,10 +2,12 @@
 
 It has its own connection, log and locks, so nothing that happens here can hold up a write of the store, and damage
 here harms nothing but itself: it raises ``Derived``, and ``clear`` begins a new file. A file that somebody deleted or
-replaced is noticed at the next call. Where the store must not be written, or is in memory, the tables are in memory or
-in a nameless temporary file, filled from what a file beside the store already has.
+replaced is noticed at the next call. Where the store must not be written, or is in memory, or something else lies in
+the file's place, the tables are in memory or in a nameless temporary file, filled from what a file beside the store
+already has.
 
-The invariant: an operation sees the tables as one transaction, and a reading one changes nothing.
+The invariant: an operation sees the tables as one transaction, a reading one changes nothing, and what is not provably
+our file (``whose``) is never written or removed.
 """
 
 from __future__ import annotations
@@ -19,20 +21,24 @@ from typing import Any, TypeVar
 import apsw
 
 from ..errors import Busy, Closed, Error, StorageFull
-from . import files, guard, notices
+from . import files, guard, notices, whose
 from .base import Derived, Readable, Row, Shape, Tx, Value
 from .connection import SqliteTx, close_quietly, connect, translate
+from .whose import Whose
 
 T = TypeVar("T")
 SUFFIX = "-search"
 SIDES = ("", "-wal", "-shm")
 _CACHE_KIB = 16_384
 _SHORT_MS = 100  # for readers that keep a log from being emptied
+_UNREADABLE = frozenset(
+    {apsw.SQLITE_IOERR_READ, apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_CORRUPTFS, apsw.SQLITE_IOERR_DATA}
+)
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
 
 
 class _Tx(SqliteTx):
-    """A transaction in which every failure but a full disk and a lock means that the tables cannot be used."""
+    """A transaction in which every failure but one of the disk and of a lock means that the tables cannot be used."""
 
     __slots__ = ()
 
@@ -53,9 +59,18 @@ def _judged() -> Any:
         yield
     except (apsw.Error, UnicodeError, OverflowError) as error:
         found = translate(error)
-        if isinstance(found, Busy | StorageFull):
+        if isinstance(found, Busy | StorageFull) or _is_refused(error):
             raise found from error
         raise Derived(str(error)) from error
+
+
+def _is_refused(error: Exception) -> bool:
+    """Whether the system refused to do something, as at a limit; what it cannot read any more is damaged."""
+    return isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) not in _UNREADABLE
+
+
+class _NotOurs(Exception):
+    """What lies in the place of the file is something else."""
 
 
 class OpenTables:
@@ -102,7 +117,8 @@ class SideFile:
         self.path = "" if temporary else path  # SQLite's name for a temporary file
         self.persistent = not temporary
         self.opened = 0
-        self._store, self._known, self._shape, self._lock_timeout = store, path, shape, lock_timeout
+        self._store, self._shape, self._lock_timeout = store, shape, lock_timeout
+        self._place = self._known = path  # where the file belongs, and where content may be taken from
         self._lock = threading.RLock()
         self._held = OpenTables() if held is None else held
         self._file: tuple[int, int] | None = None
@@ -125,6 +141,8 @@ class SideFile:
         if self.persistent:
             try:
                 return self._open_file()
+            except _NotOurs:
+                self._leave_alone()
             except (OSError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
                 self._keep_here(error)
         connection = connect(self.path, flags=_FLAGS)
@@ -140,12 +158,22 @@ class SideFile:
         notices.note("the search index cannot be kept beside the store; this process makes its own: %s", error)
         self.path, self.persistent = "", False
 
+    def _leave_alone(self) -> None:
+        notices.warn("%s. Until then each process that searches makes a temporary index", self.obstacle())
+        self.path, self.persistent = "", False
+
+    def _whose(self, path: str) -> Whose:
+        return whose.of(path, self._shape.first)
+
     def _open_file(self) -> apsw.Connection:
+        if self._whose(self.path) is Whose.SOMEBODYS:
+            raise _NotOurs
         if (created := files.create_private(self.path)) is not None:
             os.close(created)
         with _judged():
             connection = connect(self.path, lock_timeout=self._lock_timeout)
             try:
+                _sign(connection)
                 connection.pragma("journal_mode", "wal")
                 connection.pragma("synchronous", "normal")
                 self._set_up(connection)
@@ -179,7 +207,7 @@ class SideFile:
 
     def _fill(self, connection: apsw.Connection) -> None:
         """Begin temporary tables with those that lie beside the store, if they can be read."""
-        if not self._known or not os.path.exists(self._known):
+        if not self._known or self._whose(self._known) is not Whose.OURS:
             return
         try:
             there = connect(self._known, flags=apsw.SQLITE_OPEN_READONLY, lock_timeout=1.0)
@@ -231,28 +259,58 @@ class SideFile:
 
     # ------------------------------------------------------------------ the end
 
+    def obstacle(self) -> str | None:
+        """Return what lies in the place of the tables and is left alone; None if nothing does."""
+        if not self._place or self._whose(self._place) is not Whose.SOMEBODYS:
+            return None
+        return f"{self._place} is not the search index of this store; rename it, or the store, to keep an index"
+
     def exists(self) -> bool:
         """Whether there is anything yet that could hold content."""
-        return self._held.connection is not None or (self.persistent and os.path.exists(self.path))
+        if self._held.connection is not None:
+            return True
+        return self.persistent and os.path.exists(self.path) and self._whose(self.path) is not Whose.SOMEBODYS
 
     def clear(self) -> None:
         """Begin anew, with empty tables."""
         with self._lock:
             self._held.close()
             try:
-                for side in SIDES if self.persistent else ():
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(self.path + side)
+                self._make_room()
             except OSError as error:
                 self._keep_here(error)
             self._known = ""  # what lay there is no good
             self._opened()
+
+    def _make_room(self) -> None:
+        """Remove a file that is ours; one that may be anything keeps what it holds, under another name."""
+        found = self._whose(self.path) if self.persistent else Whose.SOMEBODYS
+        if found is Whose.UNKNOWN:
+            aside = whose.set_aside(self.path, SIDES)
+            notices.warn(
+                "%s was no search index, or a damaged one: it is called %s now. Delete it if you do not need it; it"
+                " may hold words of this store",
+                self.path,
+                aside,
+            )
+        elif found is not Whose.SOMEBODYS:
+            for side in SIDES:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.path + side)
 
     def close(self) -> None:
         """Release the file; calling it again does nothing."""
         with self._lock:
             if guard.process_generation() == self._process:
                 self._held.release()
+
+
+def _sign(connection: apsw.Connection) -> None:
+    """Make a file ours before anything else is written to it, and before it has a log: its header says so then."""
+    if connection.pragma("page_count") == 0:
+        connection.pragma("application_id", whose.APPLICATION_ID)
+    elif connection.pragma("application_id") != whose.APPLICATION_ID:
+        raise _NotOurs
 
 
 def _drop(connection: apsw.Connection) -> None:
@@ -292,6 +350,10 @@ class SameStore:
         """Run an operation that writes to the derived tables."""
         found: T = self._write(lambda tx: op(tx, tx))
         return found
+
+    def obstacle(self) -> str | None:
+        """Return None: nothing else can lie in the place of a server's tables."""
+        return None
 
     def exists(self) -> bool:
         """Whether there is anything yet that could hold content."""

@@ -155,6 +155,9 @@ class SqliteTx:
     def lock(self, what: str) -> None:
         """Do nothing: there is only one writer at a time."""
 
+    def take_time(self, seconds: float) -> None:
+        """Do nothing: a transaction takes as long as it takes."""
+
     def keyed(self) -> None:
         """Do nothing: the outcome of a commit is never unknown here."""
 

@@ -91,6 +91,9 @@ class _PassedTx:
     def lock(self, what: str) -> None:
         self._inner.lock(what)
 
+    def take_time(self, seconds: float) -> None:
+        self._inner.take_time(seconds)
+
     def keyed(self) -> None:
         self._inner.keyed()
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import random
 import time
+from functools import partial
 from typing import Any, TypeVar
 
 import psycopg
@@ -29,7 +30,7 @@ from .dialect import Words
 from .doubt import Again, InDoubt, in_doubt
 from .errors import PREPARED, STALE, is_lost, may_run_again, translate
 from .listen import Ear, Hints, Listener
-from .pool import Pool
+from .pool import Pool, Pooled
 from .transaction import PostgresTx
 
 T = TypeVar("T")
@@ -162,6 +163,12 @@ class PostgresBackend:
         """Return the first statement of a read."""
         return _SET_READ.format(end=self._end), (self._said_scope(), self._milliseconds())
 
+    def taking_time(self, seconds: float) -> tuple[str, tuple[str]]:
+        """Return the statement that lets a transaction go on for so long from now; after 0 the server counts anew."""
+        ended = self._end != "NULL"
+        end = ", set_config('transaction_timeout', '0', true), set_config('transaction_timeout', $1, true)" * ended
+        return f"SELECT set_config('statement_timeout', $1, true){end}", (schemas.milliseconds(seconds),)
+
     def _said_scope(self) -> str:
         return "*" if self._scope is None else f"s{self._scope}"
 
@@ -225,7 +232,7 @@ class PostgresBackend:
         """Run one transaction."""
         pooled, broken = self._pool.take(deadline), True
         try:
-            value = self._transact(op, pooled.connection, begin)
+            value = self._transact(op, pooled, begin)
             broken = False
             return value
         except Exception:
@@ -234,10 +241,11 @@ class PostgresBackend:
         finally:  # an interrupt may have struck between a statement and its reply
             self._pool.give(pooled, broken=broken)
 
-    def _transact(self, op: Op[T], connection: ServerConnection, begin: tuple[str, tuple[Any, ...]] | None) -> T:
+    def _transact(self, op: Op[T], pooled: Pooled, begin: tuple[str, tuple[Any, ...]] | None) -> T:
+        connection = pooled.connection
         if not self._prepare[0]:
             connection.prepare_threshold = connection.epoch = None
-        tx = PostgresTx(connection, self, begin)
+        tx = PostgresTx(connection, self, begin, partial(self._pool.prolong, pooled))
         value: T | None = None
         try:
             value = op(tx)

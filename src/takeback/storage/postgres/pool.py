@@ -147,6 +147,10 @@ class Pool:
             raise
         return pooled
 
+    def prolong(self, pooled: Pooled, seconds: float) -> None:
+        """Cut a connection in use only so long from now."""
+        self._watch.until(time.monotonic() + seconds, pooled)
+
     def give(self, pooled: Pooled, *, broken: bool = False) -> None:
         """Take a connection back; close it if it is broken or not idle."""
         pooled.cut_at = None

@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 class PostgresTx:
     """A transaction on one connection. It begins with its first statement, so an append can be its own transaction."""
 
-    def __init__(self, connection: ServerConnection, store: PostgresBackend, begin: Sequence[Any] | None) -> None:
+    def __init__(
+        self,
+        connection: ServerConnection,
+        store: PostgresBackend,
+        begin: Sequence[Any] | None,
+        prolong: Callable[[float], None],
+    ) -> None:
         self._connection = connection
+        self._prolong = prolong  # sets when the connection is cut
         self._store = store
         self._begin = begin
         self._words = store.words.reading if begin is None else store.words.writing
@@ -87,6 +94,14 @@ class PostgresTx:
     def lock(self, what: str) -> None:
         """Take a lock by name; like any statement without rows, it is sent without waiting."""
         self.run("SELECT pg_advisory_xact_lock(?)", (schemas.lock_key(f"{self._store.words.schema}:{what}"),))
+
+    def take_time(self, seconds: float) -> None:
+        """Let this transaction go on for so long from now, on both ends."""
+        if self._silent is None:
+            self._start()
+        assert self._silent is not None
+        self._silent.execute(*self._store.taking_time(seconds))
+        self._prolong(seconds)
 
     def keyed(self) -> None:
         """Remember that this may be run again if the outcome of its commit is unknown."""
