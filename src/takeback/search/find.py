@@ -189,10 +189,13 @@ class _Look:
         within, found = Within(self._filter.scope, high=self._top, unseen=True), dict[QueryPiece, float]()
         for piece in self.query.pieces:
             some = self._index.find(self._side, piece.words, within, _SAMPLE)
-            among = self._top - some[-1].number + 1 if len(some) == _SAMPLE else self._top
-            share = len(some) / max(among, 1)
+            before = self._nth(some[-1].number) - 1 if len(some) == _SAMPLE else 0
+            share = len(some) / max(self._nth(self._top) - before, 1)
             found[piece] = share if len(some) > _FEW else min(share, _EVERYWHERE)
         return found
+
+    def _nth(self, number: int) -> int:
+        return places.nth(self._side, self._filter.scope, number)
 
     @cached_property
     def rare(self) -> tuple[QueryPiece, ...]:
@@ -366,7 +369,6 @@ def _fields(wanted: SearchFilter) -> list[Wanted]:
     who += [TermRun((terms.field("kind", kind),)) for kind in wanted.kinds]
     for fields in (who, [_tool(tool) for tool in wanted.tools]):
         found += [_some(fields)] if fields else []
-    found += [TermRun((terms.field("scope", wanted.scope),))] if wanted.scope else []
     return [*found, wanted.path] if wanted.path is not None else found
 
 

@@ -31,6 +31,7 @@ _FIELDS = {
     name: chr(0xE000 + number)
     for number, name in enumerate(("role", "kind", "tool", "agent", "workspace", "session", "scope"))
 }
+SCOPE_END = chr(0xE000 + len(_FIELDS))
 
 
 class _Folding(dict[int, str]):
@@ -136,6 +137,11 @@ def _digest(value: str) -> str:
     """Return 64 bits that stand for a value; a hash that is proof against attacks would load OpenSSL for nothing."""
     data = value.encode("utf-8", "surrogatepass")
     return f"{crc32(data):08x}{crc32(data[::-1], len(data)):08x}"
+
+
+def of_scope(scope: str) -> str:
+    """Return what every term of a scope begins with where one table has those of all; it ends as nothing else does."""
+    return field("scope", scope) + SCOPE_END if scope else ""
 
 
 def session(number: int) -> str:

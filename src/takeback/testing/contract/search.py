@@ -497,6 +497,47 @@ class Searches(Contract):
         assert ours.search("okapi")
 
     @pytest.mark.feature("E10")
+    def test_what_another_scope_stores_changes_no_answer(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neither which words there are nor how rare they are is told by anything that somebody else stored."""
+        from takeback.search import find
+
+        if store.scope:
+            pytest.skip("this handle is bound to a scope")
+        monkeypatch.setattr(find, "PARTS", 20)
+        ours, theirs = store.scoped("acme"), store.scoped("acm")
+        session = ours.create_session("weather")
+        session.append(*({"role": "user", "content": f"the weather of day {number}"} for number in range(40)))
+        session.append(*({"role": "user", "content": text} for text in ("a zzfoozz", "efooe", "a broken barometer")))
+
+        def answers() -> list[Any]:
+            asked = ("foo", "zzfoo", "weather barometer nowhere", "weather barometer nowhere -day", "the OR foo")
+            found = [ours.search(query, limit=50, explain=True) for query in asked]
+            return [
+                (page.notes, [(hit.seq, hit.whole, hit.why and hit.why["words"]) for hit in page]) for page in found
+            ]
+
+        before = answers()
+        assert [len(hits) for _, hits in before] == [2, 1, 1, 1, 43]
+        for other in (theirs, store):
+            others = [{"role": "user", "content": f"a{number}foo barometer, efood"} for number in range(600)]
+            other.create_session("many").append(*others)
+            assert not other.search("zzfooz")
+            assert answers() == before
+        assert "is part of more than 20 words" in theirs.search("foo").notes[0]
+
+    @pytest.mark.feature("E10", "E7")
+    def test_a_word_is_forgotten_though_another_scope_has_it(self, store: Store) -> None:
+        if store.scope:
+            pytest.skip("this handle is bound to a scope")
+        ours, theirs = store.scoped("acme"), store.scoped("rival")
+        for each in (ours, theirs, store):
+            each.create_session("same").user("the quagga")
+        assert ours.search("uagg")
+        ours.purge_session("same")
+        assert not ours.search("uagg", branches=True)
+        assert all(len(each.search("uagg", kinds=["message"])) == 1 for each in (theirs, store))
+
+    @pytest.mark.feature("E10")
     def test_a_new_index_finds_the_same(self, store: Store, session: Session) -> None:
         for number in range(30):
             session.user(f"the tapir {number}")
