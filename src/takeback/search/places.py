@@ -42,7 +42,7 @@ def readers(tx: Tx, within: Within, branches: Iterable[int]) -> dict[int, list[t
 
 
 def nth(tx: Tx, scope: str, number: int) -> int:
-    """Return how many documents a scope had up to a number: on a server its numbers are its own, in a file they are not."""
+    """Return how many documents a scope had up to a number: only on a server has each scope numbers of its own."""
     if not tx.dialect.gapless:
         return number
     sql = "SELECT nth FROM search_doc WHERE scope = ? AND number <= ? ORDER BY number DESC LIMIT 1"

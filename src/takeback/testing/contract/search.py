@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,18 @@ HOSTILE = [
 def _found(store: Store, query: str, **more: Any) -> list[str]:
     """Return the texts that a search finds, by the ids of their messages, sorted."""
     return sorted(f"{hit.session_id}:{hit.seq}" for hit in store.search(query, **more))
+
+
+def _pages(store: Store, query: str, meanwhile: Callable[[], None], **more: Any) -> list[tuple[str, int]]:
+    """Return all hits of a search, by pages of five; behind the second page something happens."""
+    found, cursor, count = list[tuple[str, int]](), None, 0
+    while count == 0 or cursor is not None:
+        page = store.search(query, limit=5, cursor=cursor, **more)
+        found += [(hit.session_id, hit.seq) for hit in page]
+        cursor, count = page.cursor, count + 1
+        if count == 2:
+            meanwhile()
+    return found
 
 
 def _place(session: Session, message: Any) -> str:
@@ -442,6 +455,60 @@ class Searches(Contract):
         second = store.search("ibex", kinds=["message"], limit=9, cursor=first.cursor)
         assert len({hit.seq for hit in (*first, *second)}) == 6
         assert len(store.search("ibex", kinds=["message"])) == 7
+
+    @pytest.mark.feature("E10")
+    def test_new_words_change_no_later_page(
+        self, store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Be there few longer words that a part stands for, or too many."""
+        from takeback.search import find
+
+        monkeypatch.setattr(find, "PARTS", 30)
+        for number in range(60):
+            text = " ".join([f"pre{chr(97 + number % 15)}nect"] * (1 + number * 7 % 13))
+            session.append({"role": "user", "content": f"{text} zz{number}foo"})
+
+        def meanwhile() -> None:
+            session.user(
+                " ".join(["brandnewnect", *(f"aa{number}foo" for number in range(40 if query == "foo" else 0))])
+            )
+
+        for query, count in (("nect", 60), ("foo", 30)):
+            pages = _pages(store, query, meanwhile, kinds=["message"])
+            assert len(pages) == len(set(pages)) == count, query
+
+    @pytest.mark.feature("E10")
+    @pytest.mark.parametrize("group", ["message", "session"])
+    def test_what_is_hidden_or_restored_meanwhile_moves_nothing_else(
+        self, store: Store, group: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from takeback.search import find
+
+        monkeypatch.setattr(find, "WINDOW", 24)
+        monkeypatch.setattr(find, "TITLES", 4)
+        olds = [store.create_session(f"old{number}", title=f"eland {number}") for number in range(8)]
+        for number in range(40):
+            olds[number % 8].user(" ".join(["eland"] * (1 + number * 7 % 5)))
+        new = store.create_session("new")
+        new.append(*({"role": "user", "content": " ".join(["eland"] * (1 + number * 5 % 7))} for number in range(30)))
+        other = store.create_session("other", title="eland eland")
+
+        def hide() -> None:
+            store.delete_session(new)
+            other.rename("something else")
+
+        def restore() -> None:
+            store.restore_session(new)
+            other.rename("eland again")
+
+        for meanwhile in (hide, restore):
+            pages = _pages(store, "eland", meanwhile, group=group)
+            expected = {(each.id, seq) for each in olds for seq in range(6)}
+            assert len(pages) == len(set(pages))
+            if group == "message":
+                assert {each for each in pages if each[0] not in (new.id, other.id)} == expected
+            else:
+                assert {each.id for each in olds} <= {id for id, _ in pages}
 
     @pytest.mark.feature("E10")
     @pytest.mark.promise("R20")
