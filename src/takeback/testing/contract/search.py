@@ -533,8 +533,20 @@ class Searches(Contract):
             *({"kinds": each} for each in ("letter", ["message", 3], 5)),
             *({"since": each} for each in ("today", datetime(2024, 1, 1))),
             *({"cursor": each} for each in ("", "x", "s1.0.0", "s1." + "f." * 6, 5)),
-            *({"branches": 1}, {"explain": "yes"}, {"path": "//"}, {"agent": ""}, {"roles": [None]}, {"session": 5}),
+            *(
+                {"branches": 1},
+                {"explain": "yes"},
+                {"path": "//"},
+                {"path": ""},
+                {"agent": ""},
+                {"roles": [None]},
+                {"session": 5},
+            ),
         ]
+        wrong += [
+            {"path": path, **where} for path in ("/a\0b", "/\ud800", 3, b"x") for where in ({}, {"workspace": "."})
+        ]
+        wrong += [{name: [f"v{number}" for number in range(101)]} for name in ("roles", "tool")]
         for each in wrong:
             with pytest.raises(Invalid):
                 store.search("x", **each)
@@ -544,8 +556,15 @@ class Searches(Contract):
         store.create_session("many", title="x x").user("x")
         cursor = store.search("x", limit=1).cursor
         assert cursor is not None
-        with pytest.raises(Invalid):
-            store.search("y", limit=1, cursor=cursor)
+        for query, changed in (("y", cursor), ("x", f"{cursor}.zz"), ("x", f"{cursor}.ff"), ("x", f"{cursor[:-1]}-")):
+            with pytest.raises(Invalid):
+                store.search(query, limit=1, cursor=changed)
+
+    @pytest.mark.feature("E10")
+    def test_a_filter_that_repeats_itself_is_as_quick_as_once(self, store: Store, session: Session) -> None:
+        session.user("a wombat")
+        repeated = store.search("wombat", roles=["user"] * 100_000, tool=None, limit=1)
+        assert [hit.seq for hit in repeated] == [hit.seq for hit in store.search("wombat", roles="user")]
 
     @pytest.mark.feature("E10")
     def test_other_scopes_are_never_seen(self, store: Store) -> None:
