@@ -21,12 +21,16 @@ TEXTS = {
     "greek": "Ο Οδυσσέας γύρισε στην Ιθάκη",
     "chinese": "数据库连接池在重试后被关闭",
     "japanese": "東京都でテストを実行しました。カタカナ",
+    "guide": "ガイドブック",
+    "half-width guide": "ｶﾞｲﾄﾞﾌﾞｯｸ",
     "korean": "한국어 문서를 데이터베이스에 저장했습니다",
     "thai": "สวัสดีครับ ฐานข้อมูลถูกล็อก",
     "arabic": "قاعدة البيانات مُغلقة الآن",
     "hebrew": "שָׁלוֹם עולם",
     "hindi": "डेटाबेस बंद है",
     "emoji": "shipped 🚀✅ to production",
+    "heart": "I ❤ it",
+    "heart in colour": "I ❤\ufe0f it",
     "mixed": "用pytest跑test_pool.py的时候失败了",
 }
 FINDS = [
@@ -38,11 +42,13 @@ FINDS = [
     *(("greek", each) for each in ("οδυσσεας", "ΙΘΆΚΗ")),
     *(("chinese", each) for each in ("数据库", "连接", "池", "重试", "闭", '"连接池"')),
     *(("japanese", each) for each in ("東京", "京都", "京", "テスト", "ｶﾀｶﾅ", "カ")),
+    *((name, each) for name in ("guide", "half-width guide") for each in ("ガイド", "ｶﾞｲﾄﾞ", "カ\u3099イ", "ﾄﾞ", "ブ")),
     *(("korean", each) for each in ("문서", "데이터베이스", "국", "한국어")),
     *(("thai", each) for each in ("สวัสดี", "ข้อมูล", "ล")),
     *(("arabic", each) for each in ("البيانات", "بيان", "مغلقة", "ق")),
     *(("hebrew", each) for each in ("שלום", "עולם", "ו")),
     *(("hindi", each) for each in ("डेटा", "बंद")),
+    *((name, each) for name in ("heart", "heart in colour") for each in ("❤", "❤\ufe0f", "❤\ufe0f it")),
     *(("emoji", each) for each in ("🚀", "✅", "🚀✅")),
     *(("mixed", each) for each in ("pytest", "用pytest", "跑test_pool", "失败", "test_pool.py的")),
 ]
@@ -434,7 +440,10 @@ class Searches(Contract):
     def test_snippets_mark_whole_characters(self, store: Store, session: Session) -> None:
         for text in ("cafe\u0301 au lait", "か\u3099く", "well done 👍🏽 indeed", "die Straße", "İstanbul"):
             session.assistant(text)
+        for text in ("warm ☕\ufe0f tea", "a ｶﾞｲﾄﾞﾌﾞｯｸ in all"):
+            session.assistant(text)
         marked = {"café": "«café» au lait", "が": "«が»く", "👍": "well done «👍🏽» indeed", "strasse": "die «Straße»"}
+        marked |= {"☕": "warm «☕\ufe0f» tea", "ガイド": "a «ｶﾞｲﾄﾞ»ﾌﾞｯｸ in all", "ック": "a ｶﾞｲﾄﾞﾌﾞ«ｯｸ» in all"}
         for query, snippet in {**marked, "istanbul": "«İstanbul»"}.items():
             assert [hit.snippet for hit in store.search(query, kinds=["message"])] == [snippet]
 
@@ -556,9 +565,9 @@ class Searches(Contract):
         store.create_session("many", title="x x").user("x")
         cursor = store.search("x", limit=1).cursor
         assert cursor is not None
-        for query, changed in (("y", cursor), ("x", f"{cursor}.zz"), ("x", f"{cursor}.ff"), ("x", f"{cursor[:-1]}-")):
+        for words, changed in (("y", cursor), ("x", f"{cursor}.zz"), ("x", f"{cursor}.ff"), ("x", f"{cursor[:-1]}-")):
             with pytest.raises(Invalid):
-                store.search(query, limit=1, cursor=changed)
+                store.search(words, limit=1, cursor=changed)
 
     @pytest.mark.feature("E10")
     def test_a_filter_that_repeats_itself_is_as_quick_as_once(self, store: Store, session: Session) -> None:
