@@ -217,15 +217,13 @@ class _Look:
     def _shares(self) -> dict[QueryPiece, float]:
         """In which share of all entries each piece of the query is, as far as the newest ones tell."""
         within, found = Within(self._filter.scope, high=self._top, unseen=True), dict[QueryPiece, float]()
+        count = places.nth(self._side, within.scope, self._top)
         for piece in self.query.pieces:
             some = self._index.find(self._side, piece.words, within, _SAMPLE)
-            before = self._nth(some[-1].number) - 1 if len(some) == _SAMPLE else 0
-            share = len(some) / max(self._nth(self._top) - before, 1)
+            before = places.nth(self._side, within.scope, some[-1].number) - 1 if len(some) == _SAMPLE else 0
+            share = len(some) / max(count - before, 1)
             found[piece] = share if len(some) > _FEW else min(share, _EVERYWHERE)
         return found
-
-    def _nth(self, number: int) -> int:
-        return places.nth(self._side, self._filter.scope, number)
 
     @cached_property
     def rare(self) -> tuple[QueryPiece, ...]:
