@@ -11,7 +11,7 @@ import pytest
 
 import _postgres
 import takeback
-from takeback.search import feeding
+from takeback.search import feeding, terms
 
 pytestmark = pytest.mark.feature("E10")
 
@@ -77,3 +77,21 @@ def test_a_backlog_behind_an_older_transaction_is_read_in_batches(
         assert len(store.search("marmot", kinds=["message"], limit=100)) == len(found)
         sessions[0].user("one more marmot")
         assert len(store.search("marmot", kinds=["message"], limit=100)) == len(found) + 1
+
+
+def test_an_index_of_other_terms_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an update of the library: what was stored before is found by the terms of now."""
+    with takeback.open(_postgres.url(tmp_path)) as store:
+        store.create_session("one").user("a ｶﾞｲﾄﾞ for marmots")
+        with monkeypatch.context() as before:
+            before.setattr(terms, "VERSION", terms.VERSION - 1)
+            before.setattr(terms, "_composed", lambda text: text)
+            assert store.search("marmots")
+            assert not store.search("ガイド")
+    with takeback.open(_postgres.url(tmp_path)) as store:
+        assert "another version" in store.check_search().problems[0].what
+        assert len(store.search("ガイド", kinds=["message"])) == 1
+        assert not store.check_search()
+        store.purge_session("one")
+        assert not store.search("ガイド")
+        assert not store.check_search()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .reading import Reading
     from .store_reading import StoreReading
 
+_MOST = 100  # values of one filter
 _FIX = "Make it anew: takeback search --rebuild, or store.rebuild_search()"
 
 
@@ -61,7 +62,7 @@ def search(
     if group not in ("message", "session"):
         raise Invalid(f"group must be 'message' or 'session', not {group!r:.40}")
     place = None if workspace is None else arguments.workspace(workspace)
-    named = None if path is None else _inside(str(path), place)
+    named = None if path is None else _inside(_named(path), place)
     asked = query.parse(arguments.text(words, what="query"))
     if not words.strip() and named is not None:
         everything = query.parse('"{}"'.format(named.replace('"', " ")))  # about this path
@@ -95,7 +96,12 @@ def _names(given: str | Iterable[str] | None, *, what: str) -> tuple[str, ...]:
     if given is None:
         return ()
     several = (given,) if isinstance(given, str) else arguments.many(given, what=f"{what}s")
-    return tuple(arguments.name(each, what=what) for each in several)
+    found = tuple(dict.fromkeys(arguments.name(each, what=what) for each in several))
+    if len(found) > _MOST:
+        raise Invalid(
+            f"a search can have at most {_MOST} {what}s, not {len(found):,}; leave the filter out, or narrow it"
+        )
+    return found
 
 
 def _kinds(given: str | Iterable[str] | None) -> tuple[str, ...]:
@@ -104,6 +110,10 @@ def _kinds(given: str | Iterable[str] | None) -> tuple[str, ...]:
         if each not in texts.KINDS:
             raise Invalid(f"kind must be {', '.join(texts.KINDS[:-1])} or {texts.KINDS[-1]}, not {each!r:.40}")
     return found
+
+
+def _named(path: object) -> str:
+    return arguments.name(os.fspath(path) if isinstance(path, PathLike) else path, what="path", most=8000)
 
 
 def _inside(path: str, workspace: str | None) -> str:
@@ -117,7 +127,7 @@ def _inside(path: str, workspace: str | None) -> str:
 def _path(path: str | None) -> TermRun | None:
     if path is None:
         return None
-    found = query.path(arguments.name(path, what="path", most=8000))
+    found = query.path(path)
     if found is None:
         raise Invalid(f"the path {path!r:.80} has no letters or digits; name a file or a part of its path")
     return found

@@ -11,8 +11,9 @@ The ranking counts how many of the words a match has and how often, and prefers 
 what tools printed, and what is recent. It is computed here, from what every engine returns alike. Without words only
 the age counts.
 
-A cursor says where the last page ended, by numbers alone. What is added meanwhile has higher numbers and is not on
-later pages.
+A cursor says where the last page ended. What is added meanwhile has higher numbers and is not on later pages. What the
+first page decided is part of the cursor: between which numbers matches are ranked together, which titles with them, and
+which longer words were looked for. So each match keeps its place among the others, whatever was added, left or hidden.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from .query import Query, QueryPiece, quoted
 WINDOW = 2000  # matches that are ranked together
 TITLES = 50  # titles that are ranked with the newest matches
 PARTS = 1000  # longer words that one part stands for
+_MORE = 10  # times as many of each are read where a page goes on, with what was restored or added meanwhile
 _COUNTED = 16  # words that are counted in each match
 _OF_SESSION = 50  # matches of a session that are looked at together
 _OWNERS = 20  # sessions that a filter names one by one
@@ -69,15 +71,31 @@ class SearchFilter(NamedTuple):
     everywhere: bool = False
 
 
-class PageEnd(NamedTuple):
-    """Where a page ended: the stage, the highest number of its window, score and number of the last match, the time."""
+class RankedWindow(NamedTuple):
+    """Matches of a stage that are ranked together: those between two numbers, in the first window also early titles.
+
+    Titles from the number ``titles`` on are early: they come in the first window, and in no other. What is negative is
+    not known before the matches are read.
+    """
 
     stage: int
     high: int
+    low: int = -1
+    titles: int = -1
+
+
+class PageEnd(NamedTuple):
+    """Where a page ended: its window, score and number of the last match; and what all pages must agree on.
+
+    ``ends`` has, for each piece of the query that is part of too many words, the last of them that was looked for.
+    """
+
+    window: RankedWindow
     score: int
     number: int
     top: int
     now_s: int
+    ends: tuple[str, ...] = ()
 
 
 class Ranked(NamedTuple):
@@ -116,6 +134,7 @@ def page(
     """Return the next matches in order of their rank; ``newest`` is the highest number there is."""
     top = after.top if after else newest
     look = _Look(side, index, query, wanted, top, after.now_s if after else now_s)
+    look.go_on_from(after)
     if query.nothing and not (look.narrows and query.only_filters):
         return FoundPage([], None, True, (*query.notes, f"there is nothing to look for: {query.nothing}"), (), {})
     found = _filled(look, after or look.beginning(EXACT), limit, by_session)
@@ -135,8 +154,9 @@ def _filled(look: _Look, start: PageEnd, limit: int, by_session: bool) -> FoundP
         end = place
     sids = {} if by_session else look.sessions([each.match for each in ranked])
     shown = ranked if by_session else [each._replace(sid=sids.get(each.match.number, 0)) for each in ranked]
-    notes = (*look.notes, *look.said_of(start.stage, found=bool(ranked)))
-    return FoundPage(shown, end if more else None, look.exact, notes, look.pieces(start.stage), {})
+    stage = start.window.stage
+    notes = (*look.notes, *look.said_of(stage, found=bool(ranked)))
+    return FoundPage(shown, end if more else None, look.exact, notes, look.pieces(stage), {})
 
 
 class _Look:
@@ -152,9 +172,19 @@ class _Look:
         self._weights = _NO_WEIGHTS if self._by_age else _KIND_WEIGHTS
         self._fields = [*_fields(wanted), *_who(side, wanted)]
         self._within = _within(side, wanted, top)
-        self._early = list[Match]()  # the titles that are ranked with the newest matches
+        self._ends = dict[QueryPiece, str]()  # the last longer word of each piece; empty if all are looked for
         self._stages = dict[int, Wanted | None]()
         self._counted = dict[int, tuple[TermRun, ...]]()
+
+    def beginning(self, stage: int) -> PageEnd:
+        """Return the place before the first match of a stage."""
+        return PageEnd(RankedWindow(stage, self._top), -1, 0, self._top, self.now_s)
+
+    def go_on_from(self, after: PageEnd | None) -> None:
+        """Look for the longer words that earlier pages looked for."""
+        if after is not None and after.window.stage == WITHIN_WORDS:
+            ends = after.ends or [""] * len(self.query.pieces)
+            self._ends = dict(zip(self.query.pieces, ends, strict=False))
 
     # ------------------------------------------------------------------ what to look for
 
@@ -163,10 +193,6 @@ class _Look:
         """The stages to try where no entry has all the words."""
         verbatim = (VERBATIM,) if self.query.verbatim is not None else ()
         return (*verbatim, SOME) if len(self.query.wanted) > 1 else verbatim
-
-    def beginning(self, stage: int) -> PageEnd:
-        """Return the place before the first match of a stage."""
-        return PageEnd(stage, self._top, -1, 0, self._top, self.now_s)
 
     def pieces(self, stage: int) -> tuple[QueryPiece, ...]:
         """Return what a stage looks for, as pieces of the query."""
@@ -182,12 +208,13 @@ class _Look:
 
     def _made(self, stage: int) -> Wanted | None:
         exact = [_some([piece.words for piece in group]) for group in self.query.wanted]
+        # Longer words are not counted: how many there are changes with every text.
         counted = [piece.words for piece in self.pieces(stage)]
         found: Wanted | None
         if stage == EXACT:
             found = _all([*exact, *self._fields] or [Some(_KINDS)])
         elif stage == WITHIN_WORDS:
-            found, counted = self._parts(exact)
+            found = self._parts(exact)
         else:
             found = _all([_some(counted), *self._fields])
         self._counted[stage] = () if self._by_age else tuple(counted[:_COUNTED])
@@ -198,10 +225,11 @@ class _Look:
     def _shares(self) -> dict[QueryPiece, float]:
         """In which share of all entries each piece of the query is, as far as the newest ones tell."""
         within, found = Within(self._filter.scope, high=self._top, unseen=True), dict[QueryPiece, float]()
+        count = places.nth(self._side, within.scope, self._top)
         for piece in self.query.pieces:
             some = self._index.find(self._side, piece.words, within, _SAMPLE)
-            among = self._top - some[-1].number + 1 if len(some) == _SAMPLE else self._top
-            share = len(some) / max(among, 1)
+            before = places.nth(self._side, within.scope, some[-1].number) - 1 if len(some) == _SAMPLE else 0
+            share = len(some) / max(count - before, 1)
             found[piece] = share if len(some) > _FEW else min(share, _EVERYWHERE)
         return found
 
@@ -234,18 +262,14 @@ class _Look:
         worth = [_COVERED * (1 - log(max(self._shares[piece], 1e-9))) for piece in self.rare[:_COUNTED]]
         return cache(lambda which: sum(each for at, each in enumerate(worth) if which >> at & 1))
 
-    def _parts(self, exact: Sequence[Wanted]) -> tuple[Wanted | None, list[TermRun]]:
+    def _parts(self, exact: Sequence[Wanted]) -> Wanted | None:
         """Return what has every word at least as a part of a longer one, without what has each as it is."""
-        groups, longer, counted = list[Wanted](), False, list[TermRun]()
+        groups, longer = list[Wanted](), False
         for group in self.query.wanted:
             forms = [words for piece in group for words in self._forms(piece)]
             longer = longer or len(forms) > len(group)
             groups.append(_some(forms))
-            counted += forms
-        if not longer:
-            return None, []
-        # Of many forms none is counted: the age decides then.
-        return But(_all([*groups, *self._fields]), _all(exact)), counted if len(counted) <= _COUNTED else []
+        return But(_all([*groups, *self._fields]), _all(exact)) if longer else None
 
     def _forms(self, piece: QueryPiece) -> list[TermRun]:
         """Return a piece and the longer words that it is a part of."""
@@ -254,68 +278,87 @@ class _Look:
             return found
         if len(first) > 1:
             return [*found, TermRun(first, open=True)] if len(first[-1]) > 1 else found
-        if len(first[0]) < 3:
-            return found
-        words = self._index.containing(self._side, self._filter.scope, first[0], PARTS)
-        if len(words) == PARTS:
-            said = f"{piece.text!r} is part of more than {PARTS:,} words; only some of them were looked for"
-            self.notes = (*self.notes, said)
-        return [*found, *(TermRun((word,)) for word in words)]
+        return found if len(first[0]) < 3 else [*found, *(TermRun((word,)) for word in self._longer(piece))]
+
+    def _longer(self, piece: QueryPiece) -> list[str]:
+        """Return the words that a piece is a part of; of too many the first ones, the same on all pages."""
+        known = piece in self._ends
+        most = PARTS * _MORE if known else PARTS
+        words = self._index.containing(self._side, self._filter.scope, piece.words.terms[0], most)
+        if not known:
+            self._ends[piece] = words[-1] if len(words) == most else ""
+        if not (end := self._ends[piece]):
+            return words
+        said = f"{piece.text!r} is part of more than {PARTS:,} words; only some of them were looked for"
+        self.notes = (*self.notes, said)
+        return [word for word in words if word <= end]
 
     # ------------------------------------------------------------------ walking the matches
 
     def walk(self, start: PageEnd) -> Iterator[tuple[Ranked, PageEnd]]:
         """Yield matches behind a place, each with the place that it is."""
         behind = (-start.score, -start.number) if start.score >= 0 else None
-        for stage, high, window in self._windows(start):
-            for score, number, match in window:
+        for window, found in self._windows(start):
+            for score, number, match in found:
                 if behind is None or (score, number) > behind:
-                    yield Ranked(match, -score, stage), self._place_at(stage, high, -score, -number)
+                    yield Ranked(match, -score, window.stage), self._place_at(window, -score, -number)
             behind = None
 
     def walk_sessions(self, start: PageEnd) -> Iterator[tuple[Ranked, PageEnd]]:
         """Yield the best match of each session, behind a place."""
         behind = (-start.score, -start.number) if start.score >= 0 else None
-        for stage, high, window in self._windows(start):
-            sids = self.sessions([match for _, _, match in window])
+        for window, found in self._windows(start):
+            stage, high = window.stage, window.high
+            sids = self.sessions([match for _, _, match in found])
             # Titles that were ranked with the newest matches are older than what came before.
-            seen = set[int]() if high == self._top else {*self.sessions(self._early).values()}
-            for score, number, match in window:
+            seen = set[int]() if high == self._top else {*self.sessions(self._early(window)).values()}
+            for score, number, match in found:
                 sid = sids.get(match.number, 0)
                 if sid in seen:
                     continue
                 seen.add(sid)
                 if (behind is None or (score, number) > behind) and not self._came_before(sid, stage, high):
-                    yield Ranked(match, -score, stage, sid), self._place_at(stage, high, -score, -number)
+                    yield Ranked(match, -score, stage, sid), self._place_at(window, -score, -number)
             behind = None
 
-    def _place_at(self, stage: int, high: int, score: int, number: int) -> PageEnd:
-        return PageEnd(stage, high, score, number, self._top, self.now_s)
+    def _place_at(self, window: RankedWindow, score: int, number: int) -> PageEnd:
+        ends = tuple(self._ends.get(piece, "") for piece in self.query.pieces)
+        kept = ends if window.stage == WITHIN_WORDS and any(ends) else ()
+        return PageEnd(window, score, number, self._top, self.now_s, kept)
 
-    def _windows(self, start: PageEnd) -> Iterator[tuple[int, int, list[_Scored]]]:
-        """Yield the windows from that of a place on: the stage, the highest number, and the matches by their rank."""
-        for stage in range(start.stage, SOME) if start.stage < SOME else (start.stage,):
-            wanted, high = self._stage(stage), start.high if stage == start.stage else self._top
-            while wanted is not None and high >= 0:
-                found, lowest = self._window(stage, wanted, high)
-                self.exact = self.exact and not lowest and high == self._top
-                yield stage, high, self._by_rank(stage, found)
-                high = lowest - 1
+    def _windows(self, start: PageEnd) -> Iterator[tuple[RankedWindow, list[_Scored]]]:
+        """Yield the windows from that of a place on, each with its matches by their rank."""
+        first = start.window.stage
+        for stage in range(first, SOME) if first < SOME else (first,):
+            wanted, window = self._stage(stage), start.window if stage == first else self.beginning(stage).window
+            while wanted is not None and window.high >= 0:
+                window, found = self._read(wanted, window)
+                self.exact = self.exact and not window.low and window.high == self._top
+                yield window, self._by_rank(stage, found)
+                window = window._replace(high=window.low - 1, low=-1)
 
-    def _window(self, stage: int, wanted: Wanted, high: int) -> tuple[list[Match], int]:
-        """Return the newest matches up to a number, and the lowest that was looked at if there are more, else 0."""
-        counted, within = self._counted[stage], self._within
-        found = self._index.find(self._side, wanted, within._replace(high=min(high, within.high)), WINDOW + 1, counted)
-        lowest = found[WINDOW - 1].number if len(found) > WINDOW else 0
-        found = found[:WINDOW]
-        if (lowest or high < self._top) and not self._by_age:
-            self._early = self._index.find(self._side, _all([wanted, _TITLE]), within, TITLES, counted)
-            early = {match.number for match in self._early}
-            if high == self._top:
-                found += [match for match in self._early if match.number < lowest]
-            else:
-                found = [match for match in found if match.number not in early]
-        return found, lowest
+    def _read(self, wanted: Wanted, window: RankedWindow) -> tuple[RankedWindow, list[Match]]:
+        """Return a window with its matches: the newest ones, if it is not known how far down it goes."""
+        within, most = self._within, WINDOW if window.low < 0 else WINDOW * _MORE
+        within = within._replace(low=max(window.low, within.low), high=min(window.high, within.high))
+        found = self._index.find(self._side, wanted, within, most + 1, self._counted[window.stage])
+        low = found[most - 1].number if len(found) > most else max(window.low, 0)
+        window, found = window._replace(low=low), found[:most]
+        if window.high < self._top:
+            return window, [match for match in found if match.kind != texts.TITLE or match.number < window.titles]
+        early = self._early(window) if low and not self._by_age else []
+        if window.titles < 0:
+            window = window._replace(titles=early[-1].number if early else self._top + 1)
+        return window, [*found, *(match for match in early if match.number < low)]
+
+    def _early(self, window: RankedWindow) -> list[Match]:
+        """Return the titles that are ranked in the first window: the newest ones, if it is not known from where on."""
+        wanted, within = self._stage(window.stage), self._within
+        if wanted is None:
+            return []
+        most = TITLES if window.titles < 0 else TITLES * _MORE
+        within = within._replace(low=max(window.titles, within.low))
+        return self._index.find(self._side, _all([wanted, _TITLE]), within, most, self._counted[window.stage])
 
     def _by_rank(self, stage: int, matches: Sequence[Match]) -> list[_Scored]:
         """Sort matches by their score, the newest first among equals; a search calls nothing as often."""
@@ -388,7 +431,6 @@ def _fields(wanted: SearchFilter) -> list[Wanted]:
     who += [TermRun((terms.field("kind", kind),)) for kind in wanted.kinds]
     for fields in (who, [_tool(tool) for tool in wanted.tools]):
         found += [_some(fields)] if fields else []
-    found += [TermRun((terms.field("scope", wanted.scope),))] if wanted.scope else []
     return [*found, wanted.path] if wanted.path is not None else found
 
 
@@ -445,19 +487,29 @@ def _some(parts: Sequence[Wanted]) -> Wanted:
 
 def cursor(place: PageEnd, mark: str) -> str:
     """Write where a page ended, with what tells one question from another."""
-    return ".".join(["s1", mark, *(f"{number:x}" for number in place)])
+    *numbers, ends = (*place.window, *place[1:])
+    return ".".join(["s2", mark, *(f"{number:x}" for number in numbers), *(end.encode().hex() for end in ends)])
 
 
 def parse_cursor(text: str | None, mark: str) -> PageEnd | None:
     """Read a cursor; anything that a page of this search did not return raises ``Invalid``."""
     if text is None:
         return None
-    parts = text.split(".") if isinstance(text, str) else []
-    numbers = parts[2:]
-    known = parts[:2] == ["s1", mark] and len(numbers) == len(PageEnd._fields)
-    if not known or not all(0 < len(each) <= 15 and set(each) <= set("0123456789abcdef") for each in numbers):
-        raise Invalid(f"{text!r:.80} is not a cursor of this search; use one that a page returned, or None")
-    found = PageEnd._make(int(number, 16) for number in numbers)
-    if found.stage > VERBATIM or found.high > found.top:
+    found = _parsed(text, mark) if isinstance(text, str) else None
+    if found is None or found.window.stage > VERBATIM or found.window.high > found.top:
         raise Invalid(f"{text!r:.80} is not a cursor of this search; use one that a page returned, or None")
     return found
+
+
+def _parsed(text: str, mark: str) -> PageEnd | None:
+    parts = text.split(".")
+    numbers, ends = parts[2:10], parts[10:]
+    known = parts[:2] == ["s2", mark] and len(numbers) == 8
+    if not known or not all(0 < len(each) <= 15 and set(each) <= set("0123456789abcdef") for each in numbers):
+        return None
+    stage, high, low, titles, score, number, top, now_s = (int(each, 16) for each in numbers)
+    try:
+        words = tuple(bytes.fromhex(each).decode() for each in ends)
+    except ValueError:
+        return None
+    return PageEnd(RankedWindow(stage, high, low, titles), score, number, top, now_s, words)

@@ -4,6 +4,9 @@ The table holds no text, only terms: what is found is read from the store. Its r
 word that is everywhere costs what is looked at, not what matches. Words are kept a second time, each once, in a table
 of their trigrams, which finds the words that have a part in them.
 
+The file has the documents of all scopes, and every term and trigram begins with its scope. So what another scope stores
+is never looked at: it changes neither what is found here nor what that costs.
+
 Erasing marks a document as deleted, then merges the whole table into one segment, which leaves out what is marked, and
 then drops every word that no document has any more and makes the table of their trigrams anew; freed pages are
 overwritten. That costs what the index is large, and only a purge or a redaction asks for it.
@@ -15,8 +18,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..storage.base import Tx, Value, scalars
-from ..tables import search as tables
+from ..storage.base import Derived, Row, Tx, Value, scalars
 from ..tables.table import several, slots
 from . import places, terms
 from .index import All, But, IndexedText, Match, Some, TermRun, Wanted, Within, tally
@@ -26,22 +28,25 @@ _TABLES = "\n".join(
     for name, (columns, key) in places.TABLES.items()
     if name != "search_doc"
 )
-# ``ascii`` splits at what is neither letter, digit nor beyond ASCII, and terms hold nothing else.
-SQL = f"""CREATE TABLE search_doc (scope TEXT, number INTEGER PRIMARY KEY, key INTEGER, at_s INTEGER, kind INTEGER);
+# ``ascii`` splits at what is neither letter, digit nor beyond ASCII, and terms hold nothing else. Numbers are those of
+# the whole file; ``nth`` says how many documents the scope had by then.
+SQL = f"""CREATE TABLE search_doc (scope TEXT, number INTEGER, key INTEGER, at_s INTEGER, kind INTEGER, nth INTEGER,
+  PRIMARY KEY (scope, number)) WITHOUT ROWID;
 {_TABLES}
 CREATE INDEX search_place_sid ON search_place (scope, sid);
 CREATE INDEX search_place_other ON search_place (scope, sid) WHERE other = 1;
 CREATE VIRTUAL TABLE found USING fts5(terms, content='', contentless_delete=1, tokenize='ascii');
 CREATE VIRTUAL TABLE used USING fts5vocab(found, row);
 CREATE TABLE word (id INTEGER PRIMARY KEY, term TEXT NOT NULL UNIQUE);
-CREATE VIRTUAL TABLE part USING fts5(term, content='word', content_rowid='id', tokenize='trigram', detail=none,
-  columnsize=0);
+CREATE VIRTUAL TABLE part USING fts5(grams, content='', tokenize='ascii', detail=none, columnsize=0);
 INSERT INTO part(part, rank) VALUES('secure-delete', 1);
 """
 VERSION = zlib.crc32(f"{terms.VERSION}\n{SQL}".encode())
 FIND = """SELECT d.number, d.key, d.at_s, d.kind, {counts} FROM found CROSS JOIN search_doc d ON d.number = found.rowid
 WHERE found MATCH ? AND found.rowid BETWEEN ? AND ? AND {seen} ORDER BY found.rowid DESC LIMIT ?"""
-CONTAINING = "SELECT term FROM part WHERE part MATCH ? AND length(term) > ? ORDER BY term LIMIT ?"
+CONTAINING = "SELECT w.term FROM part LEFT JOIN word w ON w.id = part.rowid WHERE part MATCH ? ORDER BY w.term"
+_LIST = "INSERT INTO search_doc (scope, number, key, at_s, kind, nth) VALUES "
+_FEW = 1000
 _SHORTEST = 4  # a word of three letters has no part of three letters but itself
 
 
@@ -68,28 +73,37 @@ class Fts:
     # ------------------------------------------------------------------ adding and erasing
 
     def add(self, tx: Tx, documents: Sequence[IndexedText]) -> None:
-        """Add documents of one scope, with ascending numbers that are higher than all before."""
-        for some in several(documents, 200):
-            values = [each for doc in some for each in (doc.scope, doc.number, doc.key, doc.at_s, doc.kind)]
-            tx.run(tables.insert("search_doc", len(some)), values)
+        """Add documents, with ascending numbers that are higher than all before."""
+        self._list(tx, documents)
         for doc in documents:
-            tx.run("INSERT INTO found (rowid, terms) VALUES (?, ?)", (doc.number, " ".join(doc.terms)))
+            before = terms.of_scope(doc.scope)
+            text = f" {before}".join(["", *doc.terms])
+            tx.run("INSERT INTO found (rowid, terms) VALUES (?, ?)", (doc.number, text))
         self._add_words(tx, documents)
+
+    def _list(self, tx: Tx, documents: Sequence[IndexedText]) -> None:
+        """Note where documents come from, and count them in their scopes."""
+        counts = {scope: places.nth(tx, scope, documents[-1].number) for scope in {doc.scope for doc in documents}}
+        for some in several(documents, 200):
+            values = list[Value]()
+            for doc in some:
+                counts[doc.scope] += 1
+                values += (doc.scope, doc.number, doc.key, doc.at_s, doc.kind, counts[doc.scope])
+            tx.run(_LIST + ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some)), values)
 
     def _add_words(self, tx: Tx, documents: Iterable[IndexedText]) -> None:
         """Keep the words that are new."""
-        new = {term for doc in documents for term in doc.terms if len(term) >= _SHORTEST}
-        words = [term for term in sorted(new) if terms.is_word(term)]
+        new = {(doc.scope, term) for doc in documents for term in doc.terms if len(term) >= _SHORTEST}
+        words = [terms.of_scope(scope) + term for scope, term in sorted(new) if terms.is_word(term)]
         for some in several(words, 500):
             sql = f"INSERT OR IGNORE INTO word (term) VALUES {', '.join(['(?)'] * len(some))} RETURNING id, term"
-            for number, term in tx.all(sql, some):
-                tx.run("INSERT INTO part (rowid, term) VALUES (?, ?)", (number, term))
+            self._write_parts(tx, tx.all(sql, some))
 
     def remove(self, tx: Tx, scope: str, numbers: Sequence[int]) -> None:
         """Remove documents, so that nothing of them is found; traces of them may stay in the tables."""
         for some in several(numbers, 500):
             tx.run(f"DELETE FROM found WHERE rowid IN ({slots(len(some))})", some)
-            tx.run(f"DELETE FROM search_doc WHERE number IN ({slots(len(some))})", some)
+            tx.run(f"DELETE FROM search_doc WHERE scope = ? AND number IN ({slots(len(some))})", (scope, *some))
 
     def erase(self, tx: Tx, scope: str, numbers: Sequence[int]) -> bool:
         """Remove documents, so that nothing of them is left that anybody could read; there is never more to erase."""
@@ -97,17 +111,34 @@ class Fts:
             return False
         self.remove(tx, scope, numbers)
         tx.run("INSERT INTO found (found) VALUES ('optimize')")
-        if tx.all("DELETE FROM word WHERE term NOT IN (SELECT term FROM used) RETURNING id"):
-            # Taken out one by one, each word rewrites what it shares with others: 120,000 took 7 s, this 0.2.
-            tx.run("INSERT INTO part (part) VALUES ('rebuild')")
+        self._forget_words(tx)
         return False
+
+    def _forget_words(self, tx: Tx) -> None:
+        """Drop the words that no document has any more."""
+        used, words = {term for (term,) in tx.all("SELECT term FROM used")}, tx.all("SELECT id, term FROM word")
+        unused = [(number, term) for number, term in words if term not in used]
+        if not unused:
+            return
+        tx.run("DELETE FROM word WHERE term NOT IN (SELECT term FROM used)")
+        if len(unused) <= _FEW:
+            self._write_parts(tx, unused, "delete")
+        else:  # taken out one by one, each word rewrites what it shares with others: 120,000 took 7 s
+            tx.run("INSERT INTO part (part) VALUES ('delete-all')")
+            self._write_parts(tx, [(number, term) for number, term in words if term in used])
+
+    def _write_parts(self, tx: Tx, words: Sequence[Row], command: str | None = None) -> None:
+        """Add the trigrams of words, or delete them."""
+        for some in several(words, 300):
+            values = [value for number, term in some for value in (command, number, _grams(term))]
+            tx.run(f"INSERT INTO part (part, rowid, grams) VALUES {', '.join(['(?, ?, ?)'] * len(some))}", values)
 
     # ------------------------------------------------------------------ finding
 
     def find(self, tx: Tx, wanted: Wanted, within: Within, limit: int, counted: Sequence[TermRun] = ()) -> list[Match]:
         """Return the matches with the highest numbers, in descending order."""
         phrases = list[TermRun]()
-        text = _written(wanted, phrases)
+        text = _written(wanted, terms.of_scope(within.scope), phrases)
         seen, values = places.seen(within)
         marks = [phrases.index(each) for each in counted if phrases.index(each) < 256]
         given = tuple[Value, ...]()
@@ -127,10 +158,13 @@ class Fts:
         Words that no document has any more may be among them.
         """
         # Without positions the trigrams of the part may be anywhere in a word, so each word found is looked at again.
-        grams = " ".join(f'"{part[at : at + 3]}"' for at in range(len(part) - 2))
-        found = list[str]()
-        for word in scalars(tx, CONTAINING, (grams, len(part), -1)):
-            if part in word:
+        before, found = terms.of_scope(scope), list[str]()
+        grams = " ".join(f'"{gram}"' for gram in _grams(before + part).split(" "))
+        for term in scalars(tx, CONTAINING, (grams,)):
+            if term is None:
+                raise Derived("the search index is damaged: a word is missing")
+            word = term.removeprefix(before)
+            if part in word and word != part:
                 found.append(word)
                 if len(found) == most:
                     break
@@ -157,14 +191,20 @@ class Fts:
             tx.run(f"DELETE FROM {name} WHERE scope = ?", (scope,))
 
 
-def _written(wanted: Wanted, phrases: list[TermRun]) -> str:
-    """Write what is wanted in the words of FTS5, and note its phrases in their order."""
+def _grams(term: str) -> str:
+    """Return the trigrams of a word, each behind the scope that the word begins with."""
+    at = term.rfind(terms.SCOPE_END) + 1
+    return " ".join(term[:at] + term[first : first + 3] for first in range(at, len(term) - 2))
+
+
+def _written(wanted: Wanted, before: str, phrases: list[TermRun]) -> str:
+    """Write what is wanted in the words of FTS5, with what each term begins with, and note its phrases in order."""
     if isinstance(wanted, TermRun):
         phrases.append(wanted)
-        return f'"{" ".join(wanted.terms)}"{" *" if wanted.open else ""}'
+        return f'"{" ".join([before + term for term in wanted.terms])}"{" *" if wanted.open else ""}'
     if isinstance(wanted, But):
-        first = _written(wanted.wanted, phrases)
-        return f"({first} NOT {_written(wanted.unwanted, phrases)})"
+        first = _written(wanted.wanted, before, phrases)
+        return f"({first} NOT {_written(wanted.unwanted, before, phrases)})"
     assert isinstance(wanted, All | Some)
     word = " AND " if isinstance(wanted, All) else " OR "
-    return f"({word.join(_written(part, phrases) for part in wanted.parts)})"
+    return f"({word.join(_written(part, before, phrases) for part in wanted.parts)})"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..storage.base import Tx
+from ..storage.base import Tx, scalar
 from ..tables.search import TABLES as TABLES  # SQLite's file is made from this, and PostgreSQL's tables are too
 from ..tables.table import several, slots
 from .index import MANY, Within, padded
@@ -39,6 +39,14 @@ def readers(tx: Tx, within: Within, branches: Iterable[int]) -> dict[int, list[t
         wanted = _wanted(tx, within, {sid for each in found.values() for sid, _ in each})
         found = {bid: [each for each in readers if each[0] in wanted] for bid, readers in found.items()}
     return {bid: sorted(each) for bid, each in found.items()}
+
+
+def nth(tx: Tx, scope: str, number: int) -> int:
+    """Return how many documents a scope had up to a number: only on a server has each scope numbers of its own."""
+    if not tx.dialect.gapless:
+        return number
+    sql = "SELECT nth FROM search_doc WHERE scope = ? AND number <= ? ORDER BY number DESC LIMIT 1"
+    return int(scalar(tx, sql, (scope, number)) or 0)
 
 
 def _wanted(tx: Tx, within: Within, sids: Iterable[int]) -> set[int]:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 _PAUSES_MS = (0, 1, 5, 20, 100, 300)  # between tries
 Progress = Callable[[int, "int | None"], object]
 SHAPE = Shape(fts.SQL, fts.VERSION & 0x7FFFFFFF, fts.FUNCTIONS)
+_TERMS = "terms"  # the note on the version of the terms
 SHORT = 7  # characters of an id, at least: as many as lists show, which tell one second
 
 
@@ -151,8 +152,8 @@ class Searcher:
     def _prove(self, main: Tx, side: Tx) -> None:
         """Raise ``Derived`` if the index was made from another store; asked once, unless it is another file now."""
         if self._proved != self._beside.opened:
-            if not state.belongs(main, side, self._scope):
-                raise Derived("the search index belongs to another store")
+            if not _is_ours(main, side, self._scope):
+                raise Derived("the search index belongs to another store, or to another version of this one")
             self._proved = self._beside.opened
 
     def _forget(self, ids: Sequence[str]) -> int:
@@ -160,6 +161,7 @@ class Searcher:
 
         def erase(main: Tx, side: Tx) -> int:
             self._prove(main, side)
+            _note_version(main, side, self._scope)
             return feeding.forget(main, side, _engine(side), self._scope, ids)
 
         if count := self._beside.write(erase):
@@ -168,11 +170,26 @@ class Searcher:
 
     def _batch(self, main: Tx, side: Tx) -> tuple[feeding.BatchDone, tuple[int, int] | None]:
         self._prove(main, side)
+        _note_version(main, side, self._scope)
         done = feeding.batch(main, side, _engine(side), self._scope)
         if not main.dialect.gapless:
             return done, None
         at = done.position[0] if done.position else 0
         return done, (at, int(scalar(main, feed.LAST) or 0))
+
+
+def _is_ours(main: Tx, side: Tx, scope: str) -> bool:
+    """Whether the index was made from this store, of the terms that are looked for now."""
+    if main.dialect.gapless:
+        return state.belongs(main, side, scope)  # a file with other terms has another shape
+    place = state.place_of(main, scope)
+    return state.read(side, place, "next") is None or state.read(side, place, _TERMS) == str(terms.VERSION)
+
+
+def _note_version(main: Tx, side: Tx, scope: str) -> None:
+    """Note of which terms an index in tables of the store is made."""
+    if not main.dialect.gapless and state.read(side, scope, _TERMS) is None:
+        state.note(side, scope, _TERMS, str(terms.VERSION))
 
 
 def _engine(side: Tx) -> SearchIndex:
@@ -314,7 +331,7 @@ _PROBES = 50  # entries that are looked for
 
 def _checked(main: Tx, side: Tx, scope: str) -> list[str]:
     """Look for damage, then for some entries by their own words: a real search, through all of the index."""
-    if not state.belongs(main, side, scope):
+    if not _is_ours(main, side, scope):
         return ["the search index belongs to another store, or to another version of this one"]
     engine = _engine(side)
     said = engine.check(side, scope)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from unicodedata import category, combining, decimal, is_normalized, normalize
 from zlib import crc32
 
-VERSION = 2  # of the terms: an index that was made with others is made anew
+VERSION = 3  # of the terms: an index that was made with others is made anew
 
 _PAIRED = 0x590  # characters from here on become pairs
 LONGEST = 64  # characters of a word; the rest is cut off, in what is asked too
@@ -31,6 +31,8 @@ _FIELDS = {
     name: chr(0xE000 + number)
     for number, name in enumerate(("role", "kind", "tool", "agent", "workspace", "session", "scope"))
 }
+_SIGNS = "\uff9e\uff9f\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff"  # voice marks of Kana, skin tones
+SCOPE_END = chr(0xE000 + len(_FIELDS))
 
 
 class _Folding(dict[int, str]):
@@ -61,9 +63,11 @@ def _folded(char: str) -> str:
 
 
 def _is_accent(char: str) -> bool:
-    """Whether a sign belongs to the letter before it and may be left out: accents, vowel points, a stretched line."""
+    """Whether a sign belongs to what is before it and may be left out: accents, vowel points, which form is shown."""
     code = ord(char)
-    return char == "\u0640" or (combining(char) > 0 and (code < 0x370 or 0x590 <= code < 0x700))
+    accent = combining(char) > 0 and (code < 0x370 or 0x590 <= code < 0x700)
+    form = 0xFE00 <= code < 0xFE10 or 0xE0100 <= code < 0xE01F0  # an emoji in colour, one of the forms of a character
+    return accent or form or char == "\u0640"
 
 
 def _kept(char: str) -> str:
@@ -78,9 +82,12 @@ _FOLDING = _Folding()
 
 def fold(text: str) -> str:
     """Return a text in lower case, without accents, with spaces for what separates words."""
-    if not is_normalized("NFC", text):
-        text = normalize("NFC", text)
-    return text.translate(_FOLDING)
+    return _composed(_composed(text).translate(_FOLDING))
+
+
+def _composed(text: str) -> str:
+    """Put letters and their signs together; folded text needs it too, since half-width Kana have signs of their own."""
+    return text if is_normalized("NFC", text) else normalize("NFC", text)
 
 
 def terms(text: str) -> list[str]:
@@ -138,6 +145,11 @@ def _digest(value: str) -> str:
     return f"{crc32(data):08x}{crc32(data[::-1], len(data)):08x}"
 
 
+def of_scope(scope: str) -> str:
+    """Return what every term of a scope begins with where one table has those of all; it ends as nothing else does."""
+    return field("scope", scope) + SCOPE_END if scope else ""
+
+
 def session(number: int) -> str:
     """Return the term that stands for a session, by its local number."""
     return f"{_FIELDS['session']}{number:x}"
@@ -154,15 +166,24 @@ def runs(text: str) -> list[str]:
 def aligned(text: str) -> tuple[str, Sequence[int]]:
     """Return a text folded, and where in the text each character of that comes from."""
     folded = text.translate(_FOLDING)
+    if not is_normalized("NFC", folded):
+        return _aligned_and_composed(text)
     if _FOLDING.odd.isdisjoint(text):
         return folded, range(len(text))
     return folded, [at for at, char in enumerate(text) for _ in _FOLDING[ord(char)]]
 
 
+def _aligned_and_composed(text: str) -> tuple[str, Sequence[int]]:
+    folded, starts = [""], list[int]()
+    for at, char in enumerate(text):
+        for each in _FOLDING[ord(char)]:
+            folded += normalize("NFC", folded.pop() + each)
+            starts += [at] * (len(folded) - len(starts))
+    return "".join(folded), starts
+
+
 def end_of(text: str, at: int) -> int:
     """Return where a character ends that begins before a place: behind the accents, joiners and skin tones of it."""
-    while at < len(text) and (
-        not _FOLDING[ord(text[at])] or combining(text[at]) or "\U0001f3fb" <= text[at] <= "\U0001f3ff"
-    ):
+    while at < len(text) and (not _FOLDING[ord(text[at])] or combining(text[at]) or text[at] in _SIGNS):
         at += 1
     return at

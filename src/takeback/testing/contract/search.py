@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,16 @@ TEXTS = {
     "greek": "Ο Οδυσσέας γύρισε στην Ιθάκη",
     "chinese": "数据库连接池在重试后被关闭",
     "japanese": "東京都でテストを実行しました。カタカナ",
+    "guide": "ガイドブック",
+    "half-width guide": "ｶﾞｲﾄﾞﾌﾞｯｸ",
     "korean": "한국어 문서를 데이터베이스에 저장했습니다",
     "thai": "สวัสดีครับ ฐานข้อมูลถูกล็อก",
     "arabic": "قاعدة البيانات مُغلقة الآن",
     "hebrew": "שָׁלוֹם עולם",
     "hindi": "डेटाबेस बंद है",
     "emoji": "shipped 🚀✅ to production",
+    "heart": "I ❤ it",
+    "heart in colour": "I ❤\ufe0f it",
     "mixed": "用pytest跑test_pool.py的时候失败了",
 }
 FINDS = [
@@ -37,11 +42,13 @@ FINDS = [
     *(("greek", each) for each in ("οδυσσεας", "ΙΘΆΚΗ")),
     *(("chinese", each) for each in ("数据库", "连接", "池", "重试", "闭", '"连接池"')),
     *(("japanese", each) for each in ("東京", "京都", "京", "テスト", "ｶﾀｶﾅ", "カ")),
+    *((name, each) for name in ("guide", "half-width guide") for each in ("ガイド", "ｶﾞｲﾄﾞ", "カ\u3099イ", "ﾄﾞ", "ブ")),
     *(("korean", each) for each in ("문서", "데이터베이스", "국", "한국어")),
     *(("thai", each) for each in ("สวัสดี", "ข้อมูล", "ล")),
     *(("arabic", each) for each in ("البيانات", "بيان", "مغلقة", "ق")),
     *(("hebrew", each) for each in ("שלום", "עולם", "ו")),
     *(("hindi", each) for each in ("डेटा", "बंद")),
+    *((name, each) for name in ("heart", "heart in colour") for each in ("❤", "❤\ufe0f", "❤\ufe0f it")),
     *(("emoji", each) for each in ("🚀", "✅", "🚀✅")),
     *(("mixed", each) for each in ("pytest", "用pytest", "跑test_pool", "失败", "test_pool.py的")),
 ]
@@ -91,6 +98,18 @@ HOSTILE = [
 def _found(store: Store, query: str, **more: Any) -> list[str]:
     """Return the texts that a search finds, by the ids of their messages, sorted."""
     return sorted(f"{hit.session_id}:{hit.seq}" for hit in store.search(query, **more))
+
+
+def _pages(store: Store, query: str, meanwhile: Callable[[], None], **more: Any) -> list[tuple[str, int]]:
+    """Return all hits of a search, by pages of five; behind the second page something happens."""
+    found, cursor, count = list[tuple[str, int]](), None, 0
+    while count == 0 or cursor is not None:
+        page = store.search(query, limit=5, cursor=cursor, **more)
+        found += [(hit.session_id, hit.seq) for hit in page]
+        cursor, count = page.cursor, count + 1
+        if count == 2:
+            meanwhile()
+    return found
 
 
 def _place(session: Session, message: Any) -> str:
@@ -604,7 +623,10 @@ class Searches(Contract):
     def test_snippets_mark_whole_characters(self, store: Store, session: Session) -> None:
         for text in ("cafe\u0301 au lait", "か\u3099く", "well done 👍🏽 indeed", "die Straße", "İstanbul"):
             session.assistant(text)
+        for text in ("warm ☕\ufe0f tea", "a ｶﾞｲﾄﾞﾌﾞｯｸ in all"):
+            session.assistant(text)
         marked = {"café": "«café» au lait", "が": "«が»く", "👍": "well done «👍🏽» indeed", "strasse": "die «Straße»"}
+        marked |= {"☕": "warm «☕\ufe0f» tea", "ガイド": "a «ｶﾞｲﾄﾞ»ﾌﾞｯｸ in all", "ック": "a ｶﾞｲﾄﾞﾌﾞ«ｯｸ» in all"}
         for query, snippet in {**marked, "istanbul": "«İstanbul»"}.items():
             assert [hit.snippet for hit in store.search(query, kinds=["message"])] == [snippet]
 
@@ -627,6 +649,60 @@ class Searches(Contract):
         assert len(store.search("ibex", kinds=["message"])) == 7
 
     @pytest.mark.feature("E10")
+    def test_new_words_change_no_later_page(
+        self, store: Store, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Be there few longer words that a part stands for, or too many."""
+        from takeback.search import find
+
+        monkeypatch.setattr(find, "PARTS", 30)
+        for number in range(60):
+            text = " ".join([f"pre{chr(97 + number % 15)}nect"] * (1 + number * 7 % 13))
+            session.append({"role": "user", "content": f"{text} zz{number}foo"})
+
+        def meanwhile() -> None:
+            session.user(
+                " ".join(["brandnewnect", *(f"aa{number}foo" for number in range(40 if query == "foo" else 0))])
+            )
+
+        for query, count in (("nect", 60), ("foo", 30)):
+            pages = _pages(store, query, meanwhile, kinds=["message"])
+            assert len(pages) == len(set(pages)) == count, query
+
+    @pytest.mark.feature("E10")
+    @pytest.mark.parametrize("group", ["message", "session"])
+    def test_what_is_hidden_or_restored_meanwhile_moves_nothing_else(
+        self, store: Store, group: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from takeback.search import find
+
+        monkeypatch.setattr(find, "WINDOW", 24)
+        monkeypatch.setattr(find, "TITLES", 4)
+        olds = [store.create_session(f"old{number}", title=f"eland {number}") for number in range(8)]
+        for number in range(40):
+            olds[number % 8].user(" ".join(["eland"] * (1 + number * 7 % 5)))
+        new = store.create_session("new")
+        new.append(*({"role": "user", "content": " ".join(["eland"] * (1 + number * 5 % 7))} for number in range(30)))
+        other = store.create_session("other", title="eland eland")
+
+        def hide() -> None:
+            store.delete_session(new)
+            other.rename("something else")
+
+        def restore() -> None:
+            store.restore_session(new)
+            other.rename("eland again")
+
+        for meanwhile in (hide, restore):
+            pages = _pages(store, "eland", meanwhile, group=group)
+            expected = {(each.id, seq) for each in olds for seq in range(6)}
+            assert len(pages) == len(set(pages))
+            if group == "message":
+                assert {each for each in pages if each[0] not in (new.id, other.id)} == expected
+            else:
+                assert {each.id for each in olds} <= {id for id, _ in pages}
+
+    @pytest.mark.feature("E10")
     @pytest.mark.promise("R20")
     def test_nothing_that_can_be_typed_is_an_error(self, store: Store, session: Session) -> None:
         session.user("a pool closes; b is 'quoted' and \"double\"")
@@ -647,8 +723,20 @@ class Searches(Contract):
             *({"kinds": each} for each in ("letter", ["message", 3], 5)),
             *({"since": each} for each in ("today", datetime(2024, 1, 1))),
             *({"cursor": each} for each in ("", "x", "s1.0.0", "s1." + "f." * 6, 5)),
-            *({"branches": 1}, {"explain": "yes"}, {"path": "//"}, {"agent": ""}, {"roles": [None]}, {"session": 5}),
+            *(
+                {"branches": 1},
+                {"explain": "yes"},
+                {"path": "//"},
+                {"path": ""},
+                {"agent": ""},
+                {"roles": [None]},
+                {"session": 5},
+            ),
         ]
+        wrong += [
+            {"path": path, **where} for path in ("/a\0b", "/\ud800", 3, b"x") for where in ({}, {"workspace": "."})
+        ]
+        wrong += [{name: [f"v{number}" for number in range(101)]} for name in ("roles", "tool")]
         for each in wrong:
             with pytest.raises(Invalid):
                 store.search("x", **each)
@@ -658,8 +746,15 @@ class Searches(Contract):
         store.create_session("many", title="x x").user("x")
         cursor = store.search("x", limit=1).cursor
         assert cursor is not None
-        with pytest.raises(Invalid):
-            store.search("y", limit=1, cursor=cursor)
+        for words, changed in (("y", cursor), ("x", f"{cursor}.zz"), ("x", f"{cursor}.ff"), ("x", f"{cursor[:-1]}-")):
+            with pytest.raises(Invalid):
+                store.search(words, limit=1, cursor=changed)
+
+    @pytest.mark.feature("E10")
+    def test_a_filter_that_repeats_itself_is_as_quick_as_once(self, store: Store, session: Session) -> None:
+        session.user("a wombat")
+        repeated = store.search("wombat", roles=["user"] * 100_000, tool=None, limit=1)
+        assert [hit.seq for hit in repeated] == [hit.seq for hit in store.search("wombat", roles="user")]
 
     @pytest.mark.feature("E10")
     def test_other_scopes_are_never_seen(self, store: Store) -> None:
@@ -676,6 +771,47 @@ class Searches(Contract):
         theirs.purge_session("same")
         assert not theirs.search("okapi")
         assert ours.search("okapi")
+
+    @pytest.mark.feature("E10")
+    def test_what_another_scope_stores_changes_no_answer(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Neither which words there are nor how rare they are is told by anything that somebody else stored."""
+        from takeback.search import find
+
+        if store.scope:
+            pytest.skip("this handle is bound to a scope")
+        monkeypatch.setattr(find, "PARTS", 20)
+        ours, theirs = store.scoped("acme"), store.scoped("acm")
+        session = ours.create_session("weather")
+        session.append(*({"role": "user", "content": f"the weather of day {number}"} for number in range(40)))
+        session.append(*({"role": "user", "content": text} for text in ("a zzfoozz", "efooe", "a broken barometer")))
+
+        def answers() -> list[Any]:
+            asked = ("foo", "zzfoo", "weather barometer nowhere", "weather barometer nowhere -day", "the OR foo")
+            found = [ours.search(query, limit=50, explain=True) for query in asked]
+            return [
+                (page.notes, [(hit.seq, hit.whole, hit.why and hit.why["words"]) for hit in page]) for page in found
+            ]
+
+        before = answers()
+        assert [len(hits) for _, hits in before] == [2, 1, 1, 1, 43]
+        for other in (theirs, store):
+            others = [{"role": "user", "content": f"a{number}foo barometer, efood"} for number in range(600)]
+            other.create_session("many").append(*others)
+            assert not other.search("zzfooz")
+            assert answers() == before
+        assert "is part of more than 20 words" in theirs.search("foo").notes[0]
+
+    @pytest.mark.feature("E10", "E7")
+    def test_a_word_is_forgotten_though_another_scope_has_it(self, store: Store) -> None:
+        if store.scope:
+            pytest.skip("this handle is bound to a scope")
+        ours, theirs = store.scoped("acme"), store.scoped("rival")
+        for each in (ours, theirs, store):
+            each.create_session("same").user("the quagga")
+        assert ours.search("uagg")
+        ours.purge_session("same")
+        assert not ours.search("uagg", branches=True)
+        assert all(len(each.search("uagg", kinds=["message"])) == 1 for each in (theirs, store))
 
     @pytest.mark.feature("E10")
     def test_a_new_index_finds_the_same(self, store: Store, session: Session) -> None:
