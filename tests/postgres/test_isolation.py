@@ -276,6 +276,14 @@ def _store_cases() -> dict[str, Callable[[Any], None]]:
             lambda: x.c.update_agent("boss", type="x"),
             lambda: x.c.update_agent(x.a.agent, type="x", idempotency_key="update"),
         ),
+        "save_agent": lambda x: refused(
+            lambda: x.c.save_agent("boss", type="x", expected_version=x.a.agent.version),
+            lambda: x.c.save_agent(x.a.agent, state={"secret": 1}, expected_version=x.a.agent.version),
+            by=Conflict,
+        ),
+        "get_operation": lambda x: refused(
+            lambda: x.b.get_operation(x.a.operation.id), lambda: x.b.get_operation(x.a.undone.id)
+        ),
         "get_agent": lambda x: refused(lambda: x.c.get_agent("boss")),
         "find_agent": lambda x: absent(x.c.find_agent("boss")),
         "list_agents": lambda x: absent(x.c.list_agents(), x.c.list_agents(cursor="a")),
@@ -408,6 +416,7 @@ def _session_cases() -> dict[str, Callable[[Any], None]]:
         "clear": foreign(lambda s: s.clear()),
         "compact": foreign(lambda s: s.compact(1, "x"), lambda x: refused(lambda: x.s.compact("cp", "x"))),
         "tool": tool,
+        "tool_call": foreign(lambda s: s.tool_call("c1"), lambda x: refused(lambda: x.s.tool_call("c1"))),
         "tool_result": foreign(
             lambda s: s.tool_result("c2", "x"),
             lambda x: refused(lambda: x.s.tool_result(x.a.call, "x"), lambda: x.s.tool_result("c2", "x")),

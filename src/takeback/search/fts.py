@@ -19,20 +19,19 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..storage.base import Derived, Row, Tx, Value, scalars
+from ..tables import search as tables
 from ..tables.table import several, slots
 from . import places, terms
 from .index import All, But, IndexedText, Match, Some, TermRun, Wanted, Within, tally
 
+_MORE = {"search_doc": ("nth INTEGER",)}
 _TABLES = "\n".join(
-    f"CREATE TABLE {name} ({', '.join(columns)}, PRIMARY KEY ({key})) WITHOUT ROWID;"
+    f"CREATE TABLE {name} ({', '.join((*columns, *_MORE.get(name, ())))}, PRIMARY KEY ({key})) WITHOUT ROWID;"
     for name, (columns, key) in places.TABLES.items()
-    if name != "search_doc"
 )
 # ``ascii`` splits at what is neither letter, digit nor beyond ASCII, and terms hold nothing else. Numbers are those of
 # the whole file; ``nth`` says how many documents the scope had by then.
-SQL = f"""CREATE TABLE search_doc (scope TEXT, number INTEGER, key INTEGER, at_s INTEGER, kind INTEGER, nth INTEGER,
-  PRIMARY KEY (scope, number)) WITHOUT ROWID;
-{_TABLES}
+SQL = f"""{_TABLES}
 CREATE INDEX search_place_sid ON search_place (scope, sid);
 CREATE INDEX search_place_other ON search_place (scope, sid) WHERE other = 1;
 CREATE VIRTUAL TABLE found USING fts5(terms, content='', contentless_delete=1, tokenize='ascii');
@@ -45,7 +44,6 @@ VERSION = zlib.crc32(f"{terms.VERSION}\n{SQL}".encode())
 FIND = """SELECT d.number, d.key, d.at_s, d.kind, {counts} FROM found CROSS JOIN search_doc d ON d.number = found.rowid
 WHERE found MATCH ? AND found.rowid BETWEEN ? AND ? AND {seen} ORDER BY found.rowid DESC LIMIT ?"""
 CONTAINING = "SELECT w.term FROM part LEFT JOIN word w ON w.id = part.rowid WHERE part MATCH ? ORDER BY w.term"
-_LIST = "INSERT INTO search_doc (scope, number, key, at_s, kind, nth) VALUES "
 _FEW = 1000
 _SHORTEST = 4  # a word of three letters has no part of three letters but itself
 
@@ -89,7 +87,7 @@ class Fts:
             for doc in some:
                 counts[doc.scope] += 1
                 values += (doc.scope, doc.number, doc.key, doc.at_s, doc.kind, counts[doc.scope])
-            tx.run(_LIST + ", ".join(["(?, ?, ?, ?, ?, ?)"] * len(some)), values)
+            tx.run(tables.insert("search_doc", len(some), "nth"), values)
 
     def _add_words(self, tx: Tx, documents: Iterable[IndexedText]) -> None:
         """Keep the words that are new."""

@@ -70,7 +70,7 @@ def _record(table: str) -> bytes:
 
 
 def set_aside(path: str, sides: tuple[str, ...]) -> str:
-    """Give a file and those beside it a name that is free; return it."""
+    """Rename a file and those beside it to a name that is free; return it."""
     aside = next(name for number in count(1) if not os.path.lexists(name := f"{path}.damaged-{number}"))
     for side in sides:
         if os.path.lexists(path + side):

@@ -65,14 +65,14 @@ def names(table: str) -> tuple[str, ...]:
     return tuple(column.partition(" ")[0] for column in {**TABLES, **POSTINGS}[table][0])
 
 
-def into(table: str) -> str:
-    """Return the beginning of a statement that adds rows."""
-    return f"INSERT INTO {table} ({', '.join(names(table))}) "
+def into(table: str, *more: str) -> str:
+    """Return the beginning of a statement that adds rows; ``more`` are columns that only one engine has."""
+    return f"INSERT INTO {table} ({', '.join([*names(table), *more])}) "
 
 
-def insert(table: str, count: int = 1) -> str:
+def insert(table: str, count: int = 1, *more: str) -> str:
     """Return the statement that adds so many rows."""
-    return into(table) + "VALUES " + ", ".join([f"({', '.join('?' * len(names(table)))})"] * count)
+    return into(table, *more) + "VALUES " + ", ".join([f"({', '.join('?' * len([*names(table), *more]))})"] * count)
 
 
 def postgres() -> str:
