@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,8 @@ pytestmark = pytest.mark.feature("F10")
 
 LOADED = """
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 import takeback, takeback.tools
 from takeback.cli import main
 code = main(["--store", sys.argv[1], "ls", "-a"]) or main(["mcp", "--help"]) or main(["--help"])
@@ -32,11 +36,12 @@ def test_neither_the_library_nor_another_verb_nor_help_imports_the_sdk(tmp_path:
     assert ran.stdout.splitlines()[-1] == "0 []", ran.stderr
 
 
-def _opened(tmp_path: Path, place: Path, allow: tuple[str, ...]) -> takeback.Store:
+@contextmanager
+def _opened(tmp_path: Path, place: Path, allow: tuple[str, ...]) -> Iterator[takeback.Store]:
     given = settings.Settings()
     given.store, given.directory = str(tmp_path / "store.db"), str(place)
-    tools = serving._tools(frame.Frame(given, changes=bool(allow), makes=True), allow, "main")
-    return tools["list_sessions"]._here.store
+    with frame.Frame(given, changes=bool(allow), makes=True) as running, ExitStack() as opened:
+        yield serving._tools(running, allow, "main", opened)["list_sessions"]._here.store
 
 
 def test_without_a_permission_the_store_is_opened_to_be_read(tmp_path: Path, place: Path) -> None:

@@ -253,7 +253,6 @@ class _Batch:
             self._put(row.scope, row.key, row.at_ms, texts.NUMBERS[found.kind], fields, found.texts)
 
     def _put(self, scope: str, key: int, at_ms: int, kind: int, fields: list[str], said: Sequence[str]) -> int:
-        fields = [*fields, terms.field("scope", scope)] if scope else fields
         for text in said:
             fields += terms.terms(text)
             self._size += len(text)

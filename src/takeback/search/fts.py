@@ -114,16 +114,12 @@ class Fts:
 
     def _forget_words(self, tx: Tx) -> None:
         """Drop the words that no document has any more."""
-        used, words = {term for (term,) in tx.all("SELECT term FROM used")}, tx.all("SELECT id, term FROM word")
-        unused = [(number, term) for number, term in words if term not in used]
-        if not unused:
-            return
-        tx.run("DELETE FROM word WHERE term NOT IN (SELECT term FROM used)")
-        if len(unused) <= _FEW:
-            self._write_parts(tx, unused, "delete")
+        gone = tx.all("DELETE FROM word WHERE term NOT IN (SELECT term FROM used) RETURNING id, term")
+        if len(gone) <= _FEW:
+            self._write_parts(tx, gone, "delete")
         else:  # taken out one by one, each word rewrites what it shares with others: 120,000 took 7 s
             tx.run("INSERT INTO part (part) VALUES ('delete-all')")
-            self._write_parts(tx, [(number, term) for number, term in words if term in used])
+            self._write_parts(tx, tx.all("SELECT id, term FROM word"))
 
     def _write_parts(self, tx: Tx, words: Sequence[Row], command: str | None = None) -> None:
         """Add the trigrams of words, or delete them."""

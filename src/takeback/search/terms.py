@@ -18,7 +18,7 @@ from typing import NamedTuple
 from unicodedata import category, combining, decimal, is_normalized, normalize
 from zlib import crc32
 
-VERSION = 3  # of the terms: an index that was made with others is made anew
+VERSION = 4  # of the terms: an index that was made with others is made anew
 
 _PAIRED = 0x590  # characters from here on become pairs
 LONGEST = 64  # characters of a word; the rest is cut off, in what is asked too

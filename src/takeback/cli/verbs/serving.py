@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -43,7 +44,11 @@ def mcp(frame: Frame, allow: tuple[str, ...], http: bool, port: int | None, agen
         raise Stop("--port is for --http; without it the server talks over stdin and stdout", USAGE)
     allowed = _allowed(allow)
     _require_sdk()
-    tools = _tools(frame, allowed, agent)
+    with ExitStack() as opened:
+        _serve(_tools(frame, allowed, agent, opened), http, port)
+
+
+def _serve(tools: Toolbox, http: bool, port: int | None) -> None:
     gc.disable()  # the SDK defines thousands of classes, and none of them is garbage
     from ...mcp import server, transports
 
@@ -78,7 +83,7 @@ def _require_sdk() -> None:
         raise Stop("takeback mcp needs the MCP SDK; install it with: pip install 'takeback[mcp]'", FAILED)
 
 
-def _tools(frame: Frame, allowed: tuple[str, ...], agent: str) -> Toolbox:
+def _tools(frame: Frame, allowed: tuple[str, ...], agent: str, opened: ExitStack) -> Toolbox:
     """Bind the tools to the store, which is made if it is not there yet: agents may come before their first session."""
     from ...tools import bind
 
@@ -87,9 +92,12 @@ def _tools(frame: Frame, allowed: tuple[str, ...], agent: str) -> Toolbox:
         return bind(store, allowed, **how)
     if frame.missing is not None:
         opening.open_store(frame.url).close()
-        store = opening.open_store(frame.url, read_only=True)
-    memory = address.is_memory(address.given(frame.url))
-    return bind(store, searched=None if memory else open_to_read.open_for_reading(frame.url, indexes=True), **how)
+        store = opened.enter_context(opening.open_store(frame.url, read_only=True))
+    if address.is_memory(address.given(frame.url)):
+        return bind(store, **how)
+    searched = open_to_read.open_for_reading(frame.url, indexes=True)
+    opened.callback(searched.close)
+    return bind(store, searched=searched, **how)
 
 
 def _say(url: str, made: str | None) -> None:
